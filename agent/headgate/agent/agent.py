@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.local import Usage
     from headgate.agent.follow.policies import DispatchOptions
+    from headgate.agent.follow.snapshot import Snapshot
     from headgate.agent.follow.subject import SubjectNames
     from headgate.agent.json_place import Json
     from headgate.agent.limiter.dispatch import Dispatcher
@@ -288,6 +289,10 @@ class Agent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Take a configuration from the watch, in its thread."""
+        self._runtime.follow(snapshot, kept=self._watch.source == "disk")
+
     def _start(self) -> None:
         """Start the threads, and wait a little for the first configuration."""
         check_threads()
@@ -307,7 +312,7 @@ class Agent:
         )
         watch = ConfigurationWatch(
             options.url,
-            runtime.follow,
+            self._follow,
             path=options.snapshot_path,
             headers=_headers(options),
             trust=options.trust,
@@ -320,7 +325,7 @@ class Agent:
         self._enforcer.share_levels(self._level_of)
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
-            runtime.follow(inherited)
+            runtime.follow(inherited, kept=True)
         debts = self._enforcer.inherited_debts(monotonic())
         for levels in restored((*debt, nan) for debt in debts):
             runtime.vouch(levels)

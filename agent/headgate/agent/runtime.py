@@ -174,6 +174,7 @@ class Runtime:
         self._bus_settings: BusSettings | None = None
         self._reopen_at: float | None = None
         self._arrived: Snapshot | None = None
+        self._levels_due = False
         self._vouched: deque[Word] = deque(maxlen=MAX_VOUCHED)
         self._words = LastWords()
         self._followed: Snapshot | None = None
@@ -230,8 +231,14 @@ class Runtime:
         """Start the thread."""
         self._thread.start()
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Adopt a configuration at the next turn; may be called from any thread."""
+    def follow(self, snapshot: Snapshot, *, kept: bool = False) -> None:
+        """Adopt a configuration at the next turn; may be called from any thread.
+
+        Args:
+            snapshot: What is in force.
+            kept: It is from the disk or from before a fork, and the API is being asked.
+        """
+        self._levels_due = kept
         self._arrived = snapshot
 
     def vouch(self, word: Word) -> None:
@@ -427,7 +434,8 @@ class Runtime:
         self._coordinate(snapshot, now)
         # Without a bus it is on its own; how many are on one isn't known here.
         alone = 1 if self._bus_settings is None else None
-        self._step(Configured(configuration, agents=alone))
+        due, self._levels_due = self._levels_due, False
+        self._step(Configured(configuration, agents=alone, levels_due=due))
         for word in self._words if self._coordinator is not before else ():
             self._step(word)
         self._followed = snapshot

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Key
 
 API_ANSWERS_S = 2.0
-"""How long to wait for the API's word on a limit that others have used."""
+"""How long to wait for the API's word on a limit whose level is not known."""
 
 CHANCE_COSTS = 3.0
 """Requests that are expected in a time in which none comes once in twenty times."""
@@ -46,6 +46,7 @@ class Lifecycle:
             limits.follow_values(local.keys.templates)
         if event.agents is not None:
             state.agents_told = event.agents
+        state.api_tells_by = now + API_ANSWERS_S if event.levels_due else -inf
         for key in state.table:
             if key in limits.by_key:
                 block, slot = state.table.at(key)
@@ -195,6 +196,8 @@ class Lifecycle:
         if unused_s < inf:
             until += API_ANSWERS_S
             state.bootstrap.questions.add(key)
+        elif stored is None and not strict:
+            until = max(now, state.api_tells_by)
         block.guessed[slot] = stored is None or unused_s < inf
         # Other agents may know its level: ask, and spend an even part until then.
         block.joining_until[slot] = np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,8 @@ class CoordinatorState:
         wall_s: The wall clock at this step; it decides calendar periods.
         appeared: Limits of which another agent's first row was heard; an observer asks.
         agents_told: How many agents there are according to the API, if it says.
+        api_tells_by: By when the API's first word on levels should be here, monotonic
+            seconds.
         bootstrap: Ledgers whose level is not known yet.
         elsewhere: When others were heard to use groups that this agent doesn't.
         schedule: Timers and the choice of rows.
@@ -64,6 +67,7 @@ class CoordinatorState:
         self.wall_s = 0.0
         self.appeared: set[Key] = set()
         self.agents_told: int | None = None
+        self.api_tells_by = -inf
         self.bootstrap = Bootstrap()
         self.elsewhere = Elsewhere(settings.keyframe_every * settings.interval_s)
         self.schedule = ReportSchedule(settings, phase=phase, now=now)

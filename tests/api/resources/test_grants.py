@@ -21,6 +21,7 @@ from headgate.api.groups.schemas import GroupBody
 from headgate.api.groups.service import create_group
 from headgate.api.levels import service
 from headgate.api.levels.service import load
+from headgate.api.observing.observing import Observing
 from headgate.api.store import Author, Store
 from headgate.coordinator.escrow.lives import View
 
@@ -38,7 +39,7 @@ ASKERS = 8
 def answers(value: object) -> Callable[..., Any]:
     """Return a function that returns `value` whatever it is asked."""
 
-    def answer(*_: object) -> object:
+    def answer(*_: object, **__: object) -> object:
         return value
 
     return answer
@@ -145,8 +146,9 @@ def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
         return [replace(found[gold], level=7.5, at_s=time.time() - 3.0), found[silver]]
 
     body = {"agent": "a", "limits": limits}
+    monkeypatch.setattr(Observing, "watches", answers(False))
     answer = rest.post("/grants", json=body).json()
-    assert answer == {"granted": [], "levels": []}, "nobody has used them"
+    assert answer == {"granted": [], "levels": []}, "nobody knows who has used them"
     monkeypatch.setattr(service, "load", stored)
     age_s = pytest.approx(3.0, abs=1.0)
     told = {**limits[0], "level": 7.5, "age_s": age_s, "counted": None}
@@ -257,7 +259,8 @@ def test_of_several_who_ask_at_once_one_gets_it(rest: httpx.Client) -> None:
 
 def no_listener(patch: pytest.MonkeyPatch) -> None:
     book = SimpleNamespace(of=answers([]))
-    nobody = SimpleNamespace(observer=None, levels=book)
+    unheard = answers(False)
+    nobody = SimpleNamespace(observer=None, levels=book, watches=unheard)
     patch.setattr(routes, "observing_of", answers(nobody))
 
 

@@ -29,24 +29,17 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
     Each limit is granted once, and only while this server has listened on the bus since
     before the limit was made.  The agent finds it full, and divides it with the others.
 
-    Levels are told of limits that have been used, as this server sees them now or as
-    they were stored.
+    Levels are told as this server sees them now or as they were stored; a limit that
+    was never used is full, if this server would have noticed.
     """
     observing, revision = observing_of(request), service.watch.revision
     listener = observing.observer
     follows = listener is not None and _follows(listener, revision)
-    now_s = time.time()
     wanted = {(limit.group, limit.dimension) for limit in body.limits}
-    levels = [
-        LevelTold(
-            group=known.group_id,
-            dimension=known.dimension,
-            level=known.level,
-            age_s=known.age_s(now_s),
-            counted=known.counted,
-        )
-        for known in observing.levels.of(wanted, revision, body.agent)
-    ]
+    told = observing.levels.of(
+        wanted, revision, body.agent, watched=observing.watches()
+    )
+    levels = [LevelTold.model_validate(level) for level in told]
     if listener is None or not follows:
         return GrantShown(granted=[], levels=levels)
     founded_by_nobody = [

@@ -41,6 +41,9 @@ IN_USE = 0.0
 MAX_LEVELS = 100_000
 """Most levels given to an agent: PIP-82's number of groups."""
 
+UNHEARD_S = 1.0
+"""How long before a picture a limit may have been used that it doesn't show."""
+
 LOOKS_S = 0.02
 """Between two looks at what was left: a thousand agents may begin at once."""
 
@@ -67,16 +70,9 @@ class KnownLevel:
     at_s: float | None
     counted: float | None = None
 
-    def age_s(self, now_s: float, unused_until_s: float | None = None) -> float:
-        """Return the seconds since then; a wall clock may be set back.
-
-        Args:
-            now_s: The wall clock.
-            unused_until_s: When a limit that was never seen in use was last known not
-                to be used, wall clock; None for now.
-        """
-        at_s = unused_until_s if self.at_s is None else self.at_s
-        return 0.0 if at_s is None else max(0.0, now_s - at_s)
+    def age_s(self, now_s: float) -> float:
+        """Return the seconds since then; a wall clock may be set back."""
+        return 0.0 if self.at_s is None else max(0.0, now_s - self.at_s)
 
 
 def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
@@ -206,20 +202,26 @@ class LevelBook:
         self._looked_s = -inf
 
     def of(
-        self, limits: Collection[Key], revision: int, agent: str
-    ) -> list[KnownLevel]:
-        """Return what is known of some limits, without those never seen in use.
+        self, limits: Collection[Key], revision: int, agent: str, *, watched: bool
+    ) -> list[dict[str, object]]:
+        """Return what is known of some limits.
 
         Args:
             limits: Group ids and dimensions.
             revision: Revision of the configuration.
             agent: Id of the agent that asks.
+            watched: As in `told`.
         """
-        levels = _by_group(load(self._store, limits))
-        self._add_seen(levels, self._newest(), revision)
+        picture = self._newest()
+        levels = _levels_of(load(self._store, limits), watched=watched)
+        self._add_seen(levels, picture, revision)
         self._add(levels, self._used(limits, revision), agent)
         known = (levels.get(group, {}).get(name) for group, name in limits)
-        return [level for level in known if level and level.at_s is not None]
+        return [
+            {**_told(level, picture), "counted": level.counted}
+            for level in known
+            if level is not None
+        ]
 
     def told(
         self, revision: int, groups: Collection[int], *, watched: bool
@@ -233,28 +235,18 @@ class LevelBook:
                 not used before the newest picture; otherwise only stored levels are
                 returned.
         """
-        now_s = time.time()
         with self._lock:  # a thousand woken watchers read it once
             picture = self._newest()
             number = -1 if picture is None else picture.number
-            unused_until_s = None if picture is None else picture.at_s
             if self._of != (revision, watched, number):
-                stored = load(self._store)
-                self._levels = _by_group(
-                    known for known in stored if watched or known.at_s is not None
-                )
+                self._levels = _levels_of(load(self._store), watched=watched)
                 self._add_seen(self._levels, picture, revision)
                 self._of = (revision, watched, number)
             if time.monotonic() - self._looked_s >= LOOKS_S:
                 self._looked_s = time.monotonic()
                 self._add(self._levels, self._left())
             return [
-                {
-                    "group": known.group_id,
-                    "dimension": known.dimension,
-                    "level": known.level,
-                    "age_s": known.age_s(now_s, unused_until_s),
-                }
+                _told(known, picture)
                 for group in groups
                 for known in self._levels.get(group, {}).values()
             ]
@@ -309,8 +301,24 @@ class LevelBook:
                 )
 
 
-def _by_group(levels: Iterable[KnownLevel]) -> dict[int, dict[str, KnownLevel]]:
+def _levels_of(
+    stored: Iterable[KnownLevel], *, watched: bool
+) -> dict[int, dict[str, KnownLevel]]:
     found: dict[int, dict[str, KnownLevel]] = {}
-    for known in levels:
-        found.setdefault(known.group_id, {})[known.dimension] = known
+    for known in stored:
+        if watched or known.at_s is not None:
+            found.setdefault(known.group_id, {})[known.dimension] = known
     return found
+
+
+def _told(known: KnownLevel, picture: ClusterSnapshot | None) -> dict[str, object]:
+    """Return a level as it is told agents."""
+    at_s, now_s = known.at_s, time.time()
+    if at_s is None:  # it was full until some time before the picture at least
+        at_s = now_s if picture is None else picture.at_s - UNHEARD_S
+    return {
+        "group": known.group_id,
+        "dimension": known.dimension,
+        "level": known.level,
+        "age_s": max(0.0, now_s - at_s),  # a wall clock may be set back
+    }

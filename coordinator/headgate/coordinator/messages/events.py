@@ -99,10 +99,13 @@ class Configured:
             A process knows it only where there is no bus; otherwise it has met the
             others by the time that `headgate.connect` returns.  The simulation, in
             which callers don't wait for that, tells.
+        levels_due: The configuration is not the API's, but from a disk or from before a
+            fork: the API has been asked, and may tell levels in a moment.
     """
 
     configuration: Configuration
     agents: int | None = None
+    levels_due: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, World
 
-from headgate.coordinator import Restored
+from headgate.coordinator import Configured, Restored
 from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
 from headgate.coordinator.membership.bootstrap import (
     ANSWERS_MAX,
@@ -175,6 +175,24 @@ def test_what_was_spent_before_the_api_told_a_level_is_charged_once(
     for process in world.processes.values():
         known = process.coordinator.explain(1, DIMENSION, world.now).level
         assert known == pytest.approx(18.0 + 3.0 * HOURLY, abs=0.1)
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_a_level_that_the_api_is_about_to_tell_is_awaited(due: bool) -> None:
+    """A forked child knows the configuration before it has asked."""
+    world = World()
+    world.group(1, rate=HOURLY / 50, burst=20.0)
+    world.start("child")
+    child = world.processes["child"]
+    world.step(child, Configured(world.configuration(), levels_due=due))
+    world.use_groups("child", [1])
+    world.use("child", 1, 1.0, 0.0)
+    world.run(1.0)
+    full = Restored(DIMENSION, np.array([1]), np.array([20.0]), age_s=2.0)
+    world.step(child, full)
+    world.run(3.0)
+    known = child.coordinator.explain(1, DIMENSION, world.now).level
+    assert known == pytest.approx(19.0, abs=0.1) if due else known < 1.0
 
 
 def test_of_two_levels_that_the_api_tells_the_one_that_was_seen_later_counts() -> None:
