@@ -14,7 +14,7 @@ from headgate.coordinator.gossip.batch import (
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import close_account, common_level, hear
+from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 
@@ -33,7 +33,6 @@ SEQUENCE_GRACE = 1000
 
 OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
-
 
 SMALL_MOVE = 1e-3
 """Part of a burst by which a level may differ from what others know unnoticed."""
@@ -214,7 +213,10 @@ class ReportReceiver:
         if report.leave:
             state.detector.drop(member, charge=False)
         if state.strict:
-            asked |= self._hear_permits(report, now, effects)
+            if (report.permits or report.rows) and not state.observing:
+                # Others wait for the permits that are passed on: look soon.
+                effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
+            asked |= state.strict.hear(report, now)
         if asked:
             state.schedule.owe(now, members.answer_gap_s())
         self._settle_questions(report, hole, now)
@@ -262,13 +264,6 @@ class ReportReceiver:
             detector.begin(member)
         return member
 
-    def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> bool:
-        """Take what a report says of strict groups; return whether to answer it."""
-        if (report.permits or report.rows) and not self._state.observing:
-            # Others wait for the permits that are passed on: look soon.
-            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
-        return self._state.strict.hear(report, now)
-
     def _believable(
         self, member: Member, report: Report, now: float, effects: list[Effect]
     ) -> bool:
@@ -294,12 +289,9 @@ class ReportReceiver:
 
     def _rebirth(self, member: Member, report: Report) -> None:
         """Begin a new life of a member: its counters restart, the old ones end."""
-        table = self._state.table
-        for place in table.all_places(member.number):
-            close_account(place, charge=True)
         # Its rows count as fresh again, or nobody would answer them: a process may
         # say hello before it has a bucket, and then the answers are of no use to it.
-        table.drop_member(member.number)
+        close_accounts(self._state.table, member.number, charge=True)
         member.cache.clear()
         member.incarnation = report.incarnation
         member.sequence = 0
@@ -438,20 +430,15 @@ class ReportReceiver:
             block.belief[slots] += pulled
 
     def _places(self, member: Member, rows: Rows) -> list[Place]:
-        table, cached = self._state.table, member.cache.get(rows.dimension)
-        if (
-            cached is not None
-            and cached[0] == table.version
-            and (
-                cached[1] is rows.group_ids
-                or cached[1].tobytes() == rows.group_ids.tobytes()
-            )
-        ):
-            return cached[2]
-        numbers = table.numbers(rows.dimension, rows.group_ids)
-        places = table.places(member.number, numbers)
-        settled = [place.settled() for place in places]
-        member.cache[rows.dimension] = (table.version, rows.group_ids, settled)
+        table, ids = self._state.table, rows.group_ids
+        version, before, places = member.cache.get(rows.dimension, (-1, ids, []))
+        known = version == table.version and (
+            before is ids or before.tobytes() == ids.tobytes()
+        )
+        if not known:
+            places = table.places(member.number, table.numbers(rows.dimension, ids))
+            if all(place.fresh is None for place in places):
+                member.cache[rows.dimension] = table.version, ids, places
         return places
 
     @staticmethod

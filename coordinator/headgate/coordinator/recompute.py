@@ -19,12 +19,14 @@ from headgate.coordinator.table.arrays import LedgerBlock, compact
 from headgate.coordinator.table.one_or_many import chosen, lesser, single, some
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.bootstrap import Answered
     from headgate.coordinator.messages.events import SetCeilings
     from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.arrays import Flags, Floats, Index, Ints
-    from headgate.coordinator.table.index import Key, Place
+    from headgate.coordinator.table.index import Key
 
 SECONDS_PER_CELL = 2.5e-7
 """Ten times the cost of computing one cell of the table: a table so large that it
@@ -58,7 +60,8 @@ class Recomputation:
             return
         told = dict(over)
         on = self.conditions(now)
-        for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
+        for place in state.table.own_places(np.array(list(told), dtype=np.int64)):
+            block, slots = place.block, place.block.slots[place.slots]
             self.settle(block, slots, now)
             share_out(block, slots, on, state.settings)
             numbers = block.number[slots].tolist()
@@ -96,15 +99,8 @@ class Recomputation:
 
         A new agent corrects its level by how far it was off when they answered, because
         whatever was charged since lowers both.  An agent that stood still or was cut
-        off has meanwhile caught up with what they knew long ago, so it adopts the level
-        itself, plus what that has earned since.
-
-        Args:
-            block: Changed.
-            slots: K of its columns.
-            answers: K of them.
-            doubts: ``bool[K]`` this agent may have missed what the others spent.
-            now: Monotonic seconds.
+        off (`doubts`) has meanwhile caught up with what they knew long ago, so it
+        adopts the level itself, plus what that has earned since.
         """
         columns: Floats = np.array(answers).T
         level, reported_at, apart = map(np.array, columns)
@@ -193,7 +189,22 @@ class Recomputation:
                     arrives_at = self._calculate_block(block, slots, on)
                     self.arrives_at = min(self.arrives_at, arrives_at)
             self._pass_down(depth, computed)
-        return self._terms(local, on, computed)
+        lease_s = self._state.members.lease_of(None)
+        changes: list[SetCeilings] = []
+        for block, rows, slots in _own_rows(local, computed):
+            # A permit that was given away must not stay in use until the next look.
+            change = local.given.take(
+                rows,
+                own_ceilings(block, slots, on, self._state.settings),
+                local.counted[rows],
+                local.credit,
+                now=now,
+                lease_s=lease_s,
+                exact=block.strict[slots],
+            )
+            if change is not None:
+                changes.append(change)
+        return changes
 
     def _pass_down(self, depth: int, computed: dict[LedgerBlock, Flags]) -> None:
         """Tell the children of computed ledgers with so many limits above them."""
@@ -244,36 +255,6 @@ class Recomputation:
         block.due[at] = chosen(busy, soon, inf)
         return float(np.min(arrives))
 
-    def _terms(
-        self,
-        local: LocalBuckets,
-        on: Conditions,
-        computed: dict[LedgerBlock, Flags],
-    ) -> list[SetCeilings]:
-        lease_s = self._state.members.lease_of(None)
-        changes: list[SetCeilings] = []
-        for place in local.places:
-            block = place.block
-            if block not in computed:
-                continue
-            rows, slots = _picked(local, place, computed[block])
-            if not len(rows):
-                continue
-            new = own_ceilings(block, slots, on, self._state.settings)
-            # A permit that was given away must not stay in use until the next look.
-            change = local.given.take(
-                rows,
-                new,
-                local.counted[rows],
-                local.credit,
-                now=on.now,
-                lease_s=lease_s,
-                exact=block.strict[slots],
-            )
-            if change is not None:
-                changes.append(change)
-        return changes
-
     def fresh(self, key: Key, now: float) -> tuple[LedgerBlock, int]:
         """Return a copy of one ledger, brought to `now`; change nothing else."""
         block, slot = self._state.table.at(key)
@@ -284,10 +265,13 @@ class Recomputation:
         return copy, to
 
 
-def _picked(local: LocalBuckets, place: Place, due: Flags) -> tuple[Ints, Index]:
-    """Return rows and slots of the own buckets of a place that are due."""
-    here = due[place.slots]
-    rows = local.positions[place.rows]
-    if here.all():
-        return rows, place.slots
-    return rows[here], compact(place.block.slots[place.slots][here])
+def _own_rows(
+    local: LocalBuckets, computed: dict[LedgerBlock, Flags]
+) -> Iterator[tuple[LedgerBlock, Ints, Index]]:
+    """Yield block by block the own buckets whose ledgers were computed."""
+    for place in local.places:
+        block, rows, slots = place.block, local.positions[place.rows], place.slots
+        if block in computed and (here := computed[block][slots]).any():
+            if not here.all():
+                rows, slots = rows[here], compact(block.slots[slots][here])
+            yield block, rows, slots

@@ -54,7 +54,7 @@ from headgate.coordinator.table.one_or_many import (
 if TYPE_CHECKING:
     from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
-    from headgate.coordinator.table.index import Place
+    from headgate.coordinator.table.index import Place, Table
 
 
 GRACE_S = 0.2
@@ -563,21 +563,20 @@ def overflow(block: LedgerBlock, slots: Index, reported_at: Floats | float) -> F
     return chosen(block.due[slots] == inf, greater(over, 0.0), 0.0)
 
 
-def close_account(place: Place, *, charge: bool) -> None:
-    """End the prediction for a member; the next counters heard are a baseline.
+def close_accounts(table: Table, member: int, *, charge: bool) -> None:
+    """Take a member out of every ledger; the next counters heard are a baseline.
 
     Args:
-        place: Where a member's rows stand.
+        table: All ledgers.
+        member: Its number.
         charge: Count what was predicted as spent, because it may have been.  Otherwise
             it is given back, because all was reported.
     """
-    block, slots, cells = place.block, place.slots, place.cells
-    predicted = block.predicted.reshape(-1)
-    column = block.level if charge else block.belief
-    column[slots] += -predicted[cells] if charge else predicted[cells]
-    predicted[cells] = 0.0
-    aside = block.aside.reshape(-1)
-    block.aside_in_all[slots] -= aside[cells]
-    aside[cells] = 0.0
-    block.admitted.reshape(-1)[cells] = np.nan
-    _moved_by_others(block, slots)
+    for place in table.all_places(member):
+        block, slots, cells = place.block, place.slots, place.cells
+        predicted = block.predicted.reshape(-1)[cells]
+        column = block.level if charge else block.belief
+        column[slots] += -predicted if charge else predicted
+        block.aside_in_all[slots] -= block.aside.reshape(-1)[cells]
+        _moved_by_others(block, slots)
+    table.drop_member(member)

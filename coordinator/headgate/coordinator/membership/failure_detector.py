@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.ledger.replay import close_account
+from headgate.coordinator.ledger.replay import close_accounts
 from headgate.coordinator.messages.events import Noticed
 
 if TYPE_CHECKING:
@@ -233,9 +233,7 @@ class FailureDetector:
 
     def drop(self, member: Member, *, charge: bool = True) -> None:
         """Forget a member; charge what was predicted for it, or give it back."""
-        for place in self._table.all_places(member.number):
-            close_account(place, charge=charge)
-        self._table.drop_member(member.number)
+        close_accounts(self._table, member.number, charge=charge)
         self._members.remove(member)
 
     def reseat(self, member: Member) -> None:

@@ -55,10 +55,6 @@ class Place:
     cells: Index
     fresh: Flags | None = None
 
-    def settled(self) -> Place:
-        """Return the same lines with none of them marked fresh."""
-        return self if self.fresh is None else replace(self, fresh=None)
-
 
 class Table:
     """All ledgers that this agent tracks.
@@ -169,17 +165,6 @@ class Table:
             found = far_ids[at] == group_ids
             numbers[found] = far_numbers[at[found]]
         return numbers
-
-    def where(self, numbers: Ints) -> list[tuple[LedgerBlock, Ints]]:
-        """Return block by block the slots, ``int64[K]``, of some ledgers.
-
-        Args:
-            numbers: ``int64[N]`` of tracked ledgers, each once.
-        """
-        return [
-            (place.block, place.block.slots[place.slots])
-            for place in self.own_places(numbers)
-        ]
 
     def own_places(self, numbers: Ints) -> list[Place]:
         """Return where this agent's own lines of these ledgers stand.
