@@ -62,7 +62,13 @@ def own_ceilings(
     # sum exceeds 0.3 s, and half of the refusals told too long a delay.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
-    room = _own_room(block, slots)
+    # What the others know or expect may be spent at any time, and one request more.
+    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
+    # Not a lower level, from which delays are told: others may well leave the request.
+    yielded = block.yielded[slots]
+    need = chosen(block.may_owe[slots], 0.0, cost)
+    mine = block.belief[slots] - aside - need - yielded
+    room = chosen(yielded > 0.0, lesser(room, mine), room)
     paying = chosen(block.unseen[slots] > 0.0, block.paying[slots], 0.0)
     asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)
     new = Ceilings(
@@ -100,17 +106,6 @@ def own_ceilings(
         numbers = (getattr(new, name) for name in Ceilings.__slots__)
         return Ceilings(*(np.array([number]) for number in numbers))
     return new
-
-
-def _own_room(block: LedgerBlock, slots: Index) -> Floats:
-    """Return ``float64[K]`` units that this agent may admit before it is heard."""
-    # What the others know or expect may be spent at any time, and one request more.
-    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
-    # Not a lower level, from which delays are told: others may well leave the request.
-    yielded = block.yielded[slots]
-    need = chosen(block.may_owe[slots], 0.0, block.cost[0, slots])
-    mine = block.belief[slots] - block.aside_in_all[slots] - need - yielded
-    return chosen(yielded > 0.0, lesser(room, mine), room)
 
 
 def _cut_off(
