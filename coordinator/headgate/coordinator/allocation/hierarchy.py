@@ -53,7 +53,6 @@ LEAST_PART = 0.005
 """If less than this fraction of an agent's demand on a parent comes from outside its
 children, that part counts as none."""
 
-
 LEAST_WEIGHT = 0.1
 """What is used beside the children that are tracked here weighs at least this part of
 the lightest of the others: what agents report of it is not exact."""
@@ -211,15 +210,11 @@ def _used(
 
     What an agent reports counts as far as it wants something, so that a false report
     takes no more than its sender could by asking for everything.  Who has not reported
-    any weight yet, or doesn't know how to, counts as one of the other children.
+    any weight yet, or doesn't know how to, counts as the `lightest` of the other
+    children.  This agent's own weight, `inside`, is set: the others are told.
 
-    Args:
-        above: Changed: `inside` of this agent, which the others are told.
-        slot: The parent's column.
-        branches: The children that are tracked here.
-        fractions: This agent's part of the demand for each.
-        beside: ``float64[A]`` units/s that agents want from none of them.
-        lightest: Least weight of the other children.
+    `fractions` are this agent's parts of the demand for each of the `branches`; from
+    none of these agents want `beside`, ``float64[A]`` units/s.
     """
     theta = max(float(above.branch_theta[slot]), 1e-200)
     callers = float(beside[0])
@@ -248,11 +243,7 @@ def _own_fraction(place: tuple[LedgerBlock, int]) -> float:
 def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:
     """Return the branch of what agents want beside the children that are tracked here.
 
-    Args:
-        others: The other children.
-        used: Weight of what is used beside those; not exact, since it is made of
-            reports of many times.
-        demand: Units/s.
+    The weight `used` there is not exact, since it is made of reports of many times.
     """
     if not others:
         return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand)
@@ -272,12 +263,6 @@ def _debt_s(
     """Return how long a ledger takes to pay what is owed, seconds.
 
     No longer than until its calendar period ends; infinite if it is closed.
-
-    Args:
-        block: Read.
-        slot: Its column.
-        calendar: Its limit, if that starts over at a boundary.
-        wall_s: Wall clock.
     """
     if block.unlimited[slot]:
         return 0.0

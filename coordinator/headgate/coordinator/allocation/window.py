@@ -117,11 +117,7 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
 def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Floats:
     """Return ``float64[K]`` units that the others know and may not have heeded.
 
-    Args:
-        block: Changed.
-        slots: K of its columns.
-        told: ``float64[K]`` what they just learnt beyond what they expected.
-        on: Time and ages.
+    `told` is what they just learnt beyond what they expected, ``float64[K]``.
     """
     if np.count_nonzero(told):
         idle = block.heeding_at[slots] == inf
@@ -174,7 +170,6 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     part = chosen(pool > 0.0, window / greater(pool, 1e-200), block.part[slots])
     growth = GROWTH_AGES * on.age_s * block.rate[slots] * even
     window = lesser(window, _part_left(block, slots, part, on) * pool + growth)
-    # An agent below θ may exceed its part by the noise of its own arrivals.
     noise = _noise(block, slots, asked, on)
     window = chosen(heavy, window, greater(window, noise))
     bootstrap = block.joining_until[slots] > on.now
@@ -190,14 +185,8 @@ def _part_left(
 ) -> Floats:
     """Return ``float64[K]``: what of its part the others have left to this agent.
 
-    A part that grows does so because theirs shrink.  They may have spent what they had
-    before, so it counts when that would have been heard.
-
-    Args:
-        block: Changed: `part`, `part_next` and `part_next_at`.
-        slots: K of its columns.
-        part: ``float64[K]`` its part of C', by what all agents know.
-        on: Time and ages.
+    A `part` of C' that grows does so because theirs shrink.  They may have spent what
+    they had before, so it counts when that would have been heard.
     """
     left = lesser(block.part[slots], part)
     found_at = block.part_next_at[slots]

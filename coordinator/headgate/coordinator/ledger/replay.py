@@ -391,15 +391,6 @@ def _since_limited(
     sender admitted until then is taken to be its demand; if that was too much, the next
     row is not charged less than nothing.
 
-    Args:
-        block: Read.
-        slots: K of its columns.
-        unlimited_then: ``bool[K]`` the row before was older than the limit.
-        reported: ``float64[K]`` counters.
-        grown: ``float64[K]`` by how much they grew.
-        demand: ``float64[K]`` as reported.
-        reported_at: ``float64[K]``, or one for all, monotonic seconds.
-
     Returns:
         Counters, growth, and the time from which rows are extrapolated.
     """
@@ -532,13 +523,8 @@ def _wake(
     """Bring ledgers at rest to when they were first used.
 
     A full bucket that nobody uses is not calculated.  Whoever uses it first, what it
-    earned before that is lost, once, and is not given back.
-
-    Args:
-        block: Changed as by `settle`.
-        slots: K of its columns.
-        used_s: ``float64[K]``, or one for all, monotonic seconds.
-        used: ``bool[K]`` which were used; all others stay at rest.
+    earned before that is lost, once, and is not given back.  Those that were not
+    `used`, ``bool[K]``, stay at rest.
     """
     resting = block.due[slots] == inf
     if not some(resting):
