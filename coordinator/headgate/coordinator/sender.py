@@ -43,9 +43,9 @@ def report_due(
     if picked is None:
         return []
     picked = local.with_ancestors(picked)
-    level = _levels(state, local, picked, now)
+    columns = _optional(state, local, picked, now)
     demand = local.tell(picked, outlook.at_once)
-    told = local.rows_to_report(picked, demand, level, **_optional(state, local, now))
+    told = local.rows_to_report(picked, demand, **columns)
     report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
@@ -101,46 +101,37 @@ def _extrapolated(
     )
 
 
-def _levels(
-    state: CoordinatorState, local: LocalBuckets, rows: Flags, now: float
-) -> Floats | None:
-    """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
-    if state.detector.cut_off(now):
-        return None  # what the others spent meanwhile comes with their reports
-    level = np.zeros(len(local.names))
-    unsure_s = UNSURE_LAGS * state.members.lag_s
-    for place in local.places:
-        block, slots = place.block, place.slots
-        if (block.joining_until[slots] > now - unsure_s)[rows[place.rows]].any():
-            return None
-        others = block.outflow[slots] - block.extrapolated_rate[0, slots]
-        grown = (block.rate[slots] - others) * (now - block.at[slots])
-        most = block.burst[slots]
-        level[place.rows] = np.minimum(block.belief[slots] + grown, most)
-    return level
-
-
 def _optional(
-    state: CoordinatorState, local: LocalBuckets, now: float
+    state: CoordinatorState, local: LocalBuckets, rows: Flags, now: float
 ) -> dict[str, Floats | None]:
-    """Return the columns of rows that are absent if all are 0.
+    """Return the columns of rows that may be absent, ``float64[N]``.
 
-    What is used inside each row's group, how old new ledgers are, and what this agent
-    had admitted before them.
+    E of each ledger, unless one to be told, ``bool[N]``, is unsure; and, unless all are
+    0, what is used inside each row's group, how old new ledgers are, and what this
+    agent had admitted before them.
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
-    inside, age_s, before = np.zeros((3, len(local.names)))
+    unsure_s = UNSURE_LAGS * state.members.lag_s
+    # What others spend while this agent hears nothing comes with their reports.
+    sure = not state.detector.cut_off(now)
+    level, inside, age_s, before = np.zeros((4, len(local.names)))
     for place in local.places:
-        block, slots = place.block, place.slots
+        block, slots, at = place.block, place.slots, place.rows
+        unsure = block.joining_until[slots] > now - unsure_s
+        sure &= not np.count_nonzero(unsure & rows[at])
+        others = block.outflow[slots] - block.extrapolated_rate[0, slots]
+        grown = (block.rate[slots] - others) * (now - block.at[slots])
+        level[at] = np.minimum(block.belief[slots] + grown, block.burst[slots])
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
-        age_s[place.rows] = np.where(new, so_long_s, 0.0)
-        before[place.rows] = np.where(new, block.begun_admitted[slots], 0.0)
+        age_s[at] = np.where(new, so_long_s, 0.0)
+        before[at] = np.where(new, block.begun_admitted[slots], 0.0)
         if state.limits.children:
-            inside[place.rows] = block.inside[0, slots]
+            inside[at] = block.inside[0, slots]
     columns = {"inside": inside, "age_s": age_s, "before": before}
-    return {name: each if each.any() else None for name, each in columns.items()}
+    told = {name: each if each.any() else None for name, each in columns.items()}
+    return {"level": level if sure else None, **told}
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:
@@ -153,9 +144,9 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     local = state.local
     rows: tuple[Rows, ...] = ()
     if local is not None:
-        every, columns = local.numbers >= 0, _optional(state, local, now)
-        level = _levels(state, local, every, now)
-        rows = local.rows_to_report(every, local.usable, level, **columns)
+        every = local.numbers >= 0
+        columns = _optional(state, local, every, now)
+        rows = local.rows_to_report(every, local.usable, **columns)
     state.schedule.hello = False
     state.strict.leave(now)
     return [Publish(_report(state, rows, now, leave=True))]

@@ -307,19 +307,14 @@ class LocalBuckets:
         return tellable
 
     def rows_to_report(
-        self,
-        chosen: Flags,
-        demand: Floats,
-        level: Floats | None,
-        **optional: Floats | None,
+        self, chosen: Flags, demand: Floats, **optional: Floats | None
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.
 
         Args:
             chosen: ``bool[N]`` which ones.
             demand: ``float64[N]`` λ' to report.
-            level: ``float64[N]`` E; None while this agent doesn't know it for sure.
-            optional: ``float64[N]`` further columns of `Rows`; None if all are 0.
+            optional: ``float64[N]`` further columns of `Rows`, or None.
         """
         parts: list[Rows] = []
         for dimension, where, groups in self.by_dimension:
@@ -340,7 +335,6 @@ class LocalBuckets:
                     held=self.held[at],
                     cost=cost,
                     largest=np.where(large, largest, 0.0) if large.any() else None,
-                    level=None if level is None else level[at],
                     subjects=self.subjects[at],
                     **{
                         name: None if column is None else column[at]
