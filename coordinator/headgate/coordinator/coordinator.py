@@ -80,8 +80,8 @@ class Coordinator:
     ) -> None:
         self._draw = draw or np.random.default_rng(seed).random
         self._now = now
-        self._may_hold: dict[int, int] = {}
-        self._told_until = self._slots_until = -inf
+        self._told_until = -inf
+        self._slots: tuple[dict[int, int], float] = {}, -inf
         self._state = CoordinatorState(
             settings,
             agent=agent,
@@ -156,7 +156,7 @@ class Coordinator:
                 block.begun_at[block.row_reported_at > -inf] = -inf
         state.strict.begin(state.agent, state.incarnation, self._now)
         if state.strict.stocks:
-            self._may_hold = {}
+            self._slots = {}, self._slots[1]
             effects.append(SetSlots({}, -inf, lost=True))
         effects.append(Renamed(state.agent))
 
@@ -207,15 +207,13 @@ class Coordinator:
         half a lease, so it hands out slots for no longer than that.
         """
         strict, settings = self._state.strict, self._state.settings
-        may_hold = strict.may_hold()
         if told and not strict.stopped:
             lease_s = settings.lease_min_intervals * settings.interval_s
             self._told_until = now + GONE_PART * lease_s
-        before = self._may_hold, self._slots_until
-        self._slots_until = min(self._told_until, strict.stops_at())
-        self._may_hold = may_hold
-        if before != (may_hold, self._slots_until) and (may_hold or before[0]):
-            effects.append(SetSlots(may_hold, self._slots_until))
+        before = self._slots
+        self._slots = strict.may_hold(), min(self._told_until, strict.stops_at())
+        if before != self._slots and (before[0] or self._slots[0]):
+            effects.append(SetSlots(*self._slots))
 
     def _enter_counters(
         self, local: LocalBuckets, event: Counted, now: float, since: float

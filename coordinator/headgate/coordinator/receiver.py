@@ -150,7 +150,6 @@ class ReportReceiver:
             report.revision == state.limits.revision
             or state.observing
             or state.bootstrap
-            or all(rows.level is None for rows in report.rows)
         ):
             return report
         rows = tuple(replace(each, level=None) for each in report.rows)

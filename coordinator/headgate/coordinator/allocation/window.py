@@ -107,11 +107,10 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
     known = block.known_admitted[slots] + block.known_predicted[slots]
     unheeded = _heed(block, slots, known - known_before, on)
     admitted = block.admitted[0, slots]
-    for column, seen in (
-        (block.unseen, seen_by_all(block, slots)),
-        (block.unheeded, seen_by_all(block, slots, unheeded)),
-    ):
-        column[slots] = chosen(alone, 0.0, admitted - seen)
+    seen = seen_by_all(block, slots)
+    block.unseen[slots] = chosen(alone, 0.0, admitted - seen)
+    seen = seen_by_all(block, slots, unheeded)
+    block.unheeded[slots] = chosen(alone, 0.0, admitted - seen)
 
 
 def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Floats:
