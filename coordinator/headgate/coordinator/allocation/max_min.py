@@ -12,10 +12,6 @@ each step either finds a new agent satisfied or has found θ*, which is then the
 exact root of its own piece, (Q' − Σ_satisfied λ) / Σ_others w.  At most A + 1
 steps; two or three as a rule.  Agents usually weigh the same; one row of weights
 then takes half of the time.
-Rejected: sorting by λ/w (exact in one pass, but a sort of every ledger costs more
-than three passes that only compare and add), bisection (never exact), and
-quota · own use / total use (PIP-82): with use in place of demand every saturated
-split is a fixed point, so a starved agent stays starved.
 """
 
 from __future__ import annotations

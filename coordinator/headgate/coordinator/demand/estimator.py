@@ -24,8 +24,6 @@ A window is compared with the average from *before* it, which contains no part o
 change; the threshold is raised by that average's own noise, a factor of 1 + span/age.
 
 False resets: 5.7e−7 per independent look, less than one an hour per bucket.
-Rejected: fast attack with slow decay (after a fall, quota stays idle for as long as a
-rise overshoots); one short average (its noise of √(λ·cost/τ) moves every share).
 """
 
 from __future__ import annotations

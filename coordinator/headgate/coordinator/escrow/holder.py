@@ -22,10 +22,6 @@ tokens are nowhere else.  When it has, p grows in the step that credits them, wh
 happens once because an epoch is learnt once, and the bucket clips what its capacity
 can't hold.  Permits taken from ended lives come without tokens.  ∎  (What a caller
 charges without asking, or beyond its reservation, is admitted in addition.)
-
-Rejected: buckets that may owe one cost, with two costs of the burst held back for each
-agent.  The mean cost was held back while the largest was owed; an agent that ended in
-debt left it to nobody; and a part of the burst below two costs was an empty bucket.
 """
 
 from __future__ import annotations

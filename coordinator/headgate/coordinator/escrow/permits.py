@@ -140,7 +140,6 @@ TWIN_INTERVALS = 1.5
 """Heartbeats for which nobody may have heard an earlier life of this agent's id: a
 running one is heard once a heartbeat."""
 
-
 LEARNT_MAX = 4096
 """Most runs remembered as merged: those of some heartbeats in a large cluster."""
 
@@ -159,6 +158,13 @@ class Section(NamedTuple):
 
 class Escrow:
     """The permits of one strict limit, as one life knows them.
+
+    Args:
+        me: This life.
+        now: Monotonic seconds.
+        interval_s: The heartbeat.
+        sightings: When ids were heard, for all limits.
+        permits: How many there are; the same for everyone.
 
     Attributes:
         me: This life.
@@ -181,15 +187,6 @@ class Escrow:
         sightings: Sightings,
         permits: int = PERMITS,
     ) -> None:
-        """Take part.
-
-        Args:
-            me: This life.
-            now: Monotonic seconds.
-            interval_s: The heartbeat.
-            sightings: When ids were heard, for all limits.
-            permits: How many there are; the same for everyone.
-        """
         self._twin_s = TWIN_INTERVALS * interval_s
         self._sightings = sightings
         self.registers = Registers(permits)

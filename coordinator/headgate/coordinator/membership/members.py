@@ -1,9 +1,7 @@
 """The members of the cluster: life, silence, lag and loss of every agent heard.
 
-Crash and partition look the same from inside, so both sides follow one schedule
-that depends only on how long they have not heard each other (see
-`headgate.coordinator.allocation.reserves`).  This module keeps the clock of that
-schedule.
+`headgate.coordinator.allocation.reserves` says what silence means for shares; this
+module keeps the clock.
 
 **When did the numbers of a report hold?**  At its arrival, on this agent's monotonic
 clock, less the lag of the bus.  The lag is measured: every agent hears its own reports

@@ -95,10 +95,9 @@ class Configured:
 
     Attributes:
         configuration: What is in force.
-        agents: How many agents there are, this one included, if the shell knows that.
-            A process knows it only where there is no bus; otherwise it has met the
-            others by the time that `headgate.connect` returns.  The simulation, in
-            which callers don't wait for that, tells.
+        agents: How many agents there are, this one included, if the shell knows that:
+            a process without a bus, and the simulation, whose callers don't wait until
+            the others were met.
         levels_due: The configuration is not the API's, but from a disk or from before a
             fork: the API has been asked, and may tell levels in a moment.
     """
