@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -191,19 +191,14 @@ class ReportReceiver:
     def _hear_other(
         self, report: Report, now: float, effects: list[Effect], *, wait: bool
     ) -> None:
-        state, members = self._state, self._state.members
-        member = members.by_agent.get(report.agent) or self._join(report, now)
+        state, member = self._state, self._sender_of(report, now, effects)
         if member is None:
-            what = "is ignored: there are too many members"
-            self._notice(effects, "too_many_members", report.agent, what)
-            return
-        if not self._believable(member, report, now, effects):
             return
         if report.left_out is not None:
             state.elsewhere.heard(report.left_out, now)
         # From the point of view of a sender that was silent this agent returns, too.
         asked = report.hello or member.silent
-        hole = self._note_sender(member, report, now)
+        hole = state.detector.heard(member, report, now)
         if report.rows:
             self._waiting[report.agent] = member, report
             self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
@@ -217,26 +212,8 @@ class ReportReceiver:
                 effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
             asked |= state.strict.hear(report, now)
         if asked:
-            state.schedule.owe(now, members.answer_gap_s())
+            state.schedule.owe(now, state.members.answer_gap_s())
         self._settle_questions(report, hole, now)
-
-    def _note_sender(self, member: Member, report: Report, now: float) -> Hole:
-        """Note what a report says of its sender; return what is missing before it."""
-        members, detector = self._state.members, self._state.detector
-        member.reported_at = member.arrival_of(report, now, members.least_lag_s)
-        hole = members.note_sequence(member, report.sequence)
-        member.heard_at = now
-        weight = report.weight if 0 < report.weight < 1e9 else 1.0
-        if member.silent or member.weight != weight:
-            # What was predicted while it was silent stands until its rows arrive.
-            member.silent, member.weight = False, weight
-            detector.reseat(member)
-        if isfinite(report.interval_s) and 0 < report.interval_s <= 3600:
-            member.interval_s = report.interval_s
-        member.revision = report.revision
-        member.whole |= report.keyframe
-        detector.heard(member, now)
-        return hole
 
     def _settle_questions(self, report: Report, hole: Hole, now: float) -> None:
         """Note what was asked; ask for what is missing, unless it arrives unasked."""
@@ -252,20 +229,22 @@ class ReportReceiver:
             self._asked_again = not self._stood_still
             self._ask_anew()
 
-    def _join(self, report: Report, now: float) -> Member | None:
-        """Make the sender a member; None if there are too many."""
-        detector = self._state.detector
-        departed = detector.departed.pop(report.agent, None)
-        member = self._state.members.join(report, now)
-        if member is not None:
+    def _sender_of(
+        self, report: Report, now: float, effects: list[Effect]
+    ) -> Member | None:
+        """Return the sender of a report as a member; None if it isn't believed."""
+        members, detector = self._state.members, self._state.detector
+        member = members.by_agent.get(report.agent)
+        if member is None:
+            departed = detector.departed.pop(report.agent, None)
+            member = members.join(report, now)
+            if member is None:
+                what = "is ignored: there are too many members"
+                self._notice(effects, "too_many_members", report.agent, what)
+                return None
             if departed is not None:
                 member.unheard_since = departed.heard_at
             detector.begin(member)
-        return member
-
-    def _believable(
-        self, member: Member, report: Report, now: float, effects: list[Effect]
-    ) -> bool:
         quiet_s = now - member.heard_at
         begins = report.hello and quiet_s > 1.5 * member.interval_s
         if report.incarnation < member.incarnation and not (begins or member.silent):
@@ -273,18 +252,18 @@ class ReportReceiver:
             # the way must not mute the real one until that life is presumed dead.
             what = "sent a report from an earlier life"
             self._notice(effects, "older_incarnation", report.agent, what)
-            return False
+            return None
         if report.incarnation != member.incarnation:
             self._rebirth(member, report)
-            return True
+            return member
         if report.sequence <= member.sequence:
-            return False
+            return None
         grown = report.sequence - member.sequence
         if member.sequence > 0 and grown > SEQUENCE_GRACE + SEQUENCES_PER_S * quiet_s:
             what = "sent an impossible sequence number"
             self._notice(effects, "sequence_jump", report.agent, what)
-            return False
-        return True
+            return None
+        return member
 
     def _rebirth(self, member: Member, report: Report) -> None:
         """Begin a new life of a member: its counters restart, the old ones end."""

@@ -9,6 +9,7 @@ this agent heard others or itself (docs/decisions/0041-failure-detection.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,9 @@ from headgate.coordinator.messages.events import Noticed
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.membership.members import Member, Members
+    from headgate.coordinator.membership.members import Hole, Member, Members
     from headgate.coordinator.messages.events import Vouched
+    from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.arrays import Flags, Floats
     from headgate.coordinator.table.index import Table
 
@@ -148,18 +150,32 @@ class FailureDetector:
         said = self._members.said.get(member.agent)
         member.vouched = True if said is not None and said.alive else None
 
-    def heard(self, member: Member, now: float) -> None:
-        """Plan the next check of a member that was just heard: when its lease ends.
+    def heard(self, member: Member, report: Report, now: float) -> Hole:
+        """Note what a report says of its sender; return what is missing before it.
 
         A member that is heard long after the API called it gone is alive: it now uses
         another API process, and gets as much time as any other.
         """
+        members = self._members
+        member.reported_at = member.arrival_of(report, now, members.least_lag_s)
+        hole = members.note_sequence(member, report.sequence)
+        member.heard_at = now
+        weight = report.weight if 0 < report.weight < 1e9 else 1.0
+        if member.silent or member.weight != weight:
+            # What was predicted while it was silent stands until its rows arrive.
+            member.silent, member.weight = False, weight
+            self.reseat(member)
+        if isfinite(report.interval_s) and 0 < report.interval_s <= 3600:
+            member.interval_s = report.interval_s
+        member.revision = report.revision
+        member.whole |= report.keyframe
         self.hears(now)
-        lease = self._members.lease_of(member)
+        lease = members.lease_of(member)
         if member.vouched is False and now - member.vouched_at > GONE_PART * lease:
             member.vouched = None
-            self._members.said.pop(member.agent, None)
+            members.said.pop(member.agent, None)
         self._next_at = min(self._next_at, now + lease)
+        return hole
 
     def hears(self, now: float) -> None:
         """Note that a report came, whoever sent it: from now on silence counts."""
