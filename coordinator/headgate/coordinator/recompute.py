@@ -63,7 +63,7 @@ class Recomputation:
         for place in state.table.own_places(np.array(list(told), dtype=np.int64)):
             block, slots = place.block, place.block.slots[place.slots]
             self.settle(block, slots, now)
-            share_out(block, slots, on, state.settings)
+            share_out(block, slots, on)
             numbers = block.number[slots].tolist()
             doubts = np.array([state.bootstrap.doubts(number) for number in numbers])
             known = np.array([told[number] is not None for number in numbers])
@@ -140,6 +140,7 @@ class Recomputation:
         members, detector = state.members, state.detector
         cut_off = detector.cut_off(now)
         return Conditions(
+            state.settings,
             now,
             members.lag_s,
             members.loss,
@@ -150,7 +151,6 @@ class Recomputation:
             presumed_dead=cut_off and detector.presumed_dead(now),
             quorate=not state.limits.closed or detector.quorate(state.agent),
             answer_s=members.answer_s(),
-            gap_s=state.settings.urgent_gap_s,
             unheard_s=members.unheard_s(now, now - KNOWN_LAGS * members.lag_s),
         )
 
@@ -195,7 +195,7 @@ class Recomputation:
             # A permit that was given away must not stay in use until the next look.
             change = local.given.take(
                 rows,
-                own_ceilings(block, slots, on, self._state.settings),
+                own_ceilings(block, slots, on),
                 local.counted[rows],
                 local.credit,
                 now=now,
@@ -240,7 +240,7 @@ class Recomputation:
         stale = block.stale[at]
         if some(stale):
             seat(block, slots[np.atleast_1d(stale)], self._state.detector.roster(now))
-        asked = share_out(block, columns, on, self._state.settings)
+        asked = share_out(block, columns, on)
         block.dirty[at] = False
         # A full bucket without demand rests until someone asks, but not while this
         # agent's last report is still on its way to the others.

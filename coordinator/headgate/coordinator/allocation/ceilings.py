@@ -29,7 +29,6 @@ from headgate.coordinator.table.one_or_many import (
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
-    from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
 
@@ -38,9 +37,7 @@ REQUESTS_INSIDE = 2.0
 as its permits allow: a bucket of less than one admits nothing, ever."""
 
 
-def own_ceilings(
-    block: LedgerBlock, slots: Index, on: Conditions, settings: Settings
-) -> Ceilings:
+def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     """Return what this agent's buckets may do in ledgers whose shares are computed."""
     slots = single(slots)
     # Copies: what the shell is told must not change with the ledger.
@@ -60,7 +57,7 @@ def own_ceilings(
     # What was just admitted is counted at a look, reported after a gap, known at a look
     # after it has arrived, and heeded later.  A slow bus leaves that out: with it the
     # sum exceeds 0.3 s, and half of the refusals told too long a delay.
-    heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
+    heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + on.settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
     # What the others know or expect may be spent at any time, and one request more.
     room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
@@ -96,7 +93,7 @@ def own_ceilings(
         reserve=reserve,
     )
     block.bucket_knows[slots] = True
-    new = hold_inside(block, slots, new, on, settings)
+    new = hold_inside(block, slots, new, on)
     if on.cut_off or not on.quorate:
         new = _cut_off(block, slots, new, most, on)
     if some(block.strict[slots]):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.table.arrays import Flags, Floats
 
 
@@ -26,6 +27,7 @@ class Conditions:
     """What applies to all ledgers at one look.
 
     Attributes:
+        settings: Parameters.
         now: Monotonic seconds.
         lag_s: Lag of the bus.
         loss: Fraction of the reports that are lost.
@@ -35,13 +37,13 @@ class Conditions:
         cut_off: This agent does not hear its own reports.
         presumed_dead: It has been cut off so long that the others have dropped it.
         quorate: This agent hears a majority of the cluster.
-        gap_s: Least time between two reports of an agent.
         answer_s: How long a question and an immediate answer take.
         unheard_s: For how long none of its own reports has arrived, as far as it can
             tell; infinite before the first.  Nothing that it reported since is known,
             as if Δ were that much longer.
     """
 
+    settings: Settings
     now: float
     lag_s: float
     loss: float
@@ -52,7 +54,6 @@ class Conditions:
     presumed_dead: bool = False
     quorate: bool = True
     answer_s: float = 0.1
-    gap_s: float = 0.05
     unheard_s: float = 0.0
 
 

@@ -17,7 +17,6 @@ from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
-    from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.messages.events import Ceilings
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
@@ -64,11 +63,7 @@ def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
 
 
 def hold_inside(
-    block: LedgerBlock,
-    slots: Index,
-    new: Ceilings,
-    on: Conditions,
-    settings: Settings,
+    block: LedgerBlock, slots: Index, new: Ceilings, on: Conditions
 ) -> Ceilings:
     """Hold groups inside others to their part of the parent's rate.
 
@@ -92,7 +87,7 @@ def hold_inside(
     demand = lesser(demand, known)
     most = block.weight[0, slots] * lesser(theta, FINITE)
     noisy = demand + root(2.0 * demand * cost)
-    part = greater(1.0 / block.agents[slots], settings.slack_part)
+    part = greater(1.0 / block.agents[slots], on.settings.slack_part)
     # While it isn't known who else uses the group, the others may start, too.
     joining = block.joining_until[slots] > on.now
     part = chosen(joining, 1.0 / greater(block.agents[slots], on.present), part)

@@ -102,9 +102,7 @@ DEMAND_CAP = 2.0
 lie, gains no more than asking for everything."""
 
 
-def share_out(
-    block: LedgerBlock, slots: Index, on: Conditions, settings: Settings
-) -> Flags:
+def share_out(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     """Compute Q', θ, ρ and this agent's window for settled ledgers.
 
     Args:
@@ -112,7 +110,6 @@ def share_out(
             `unheeded`, `window`, and what these follow from.
         slots: K of its columns.
         on: Lag and ages.
-        settings: Parameters.
 
     Returns:
         ``bool[K]``, whether any agent wants anything there.
@@ -145,7 +142,7 @@ def share_out(
     asked = Asked(weight, own_weight, present, cost, demand, wanted, newest, pool)
     block.demand_cap[slots] = chosen(block.unlimited[slots], inf, cap)
 
-    _tell_apart(block, slots, asked, on, settings)
+    _tell_apart(block, slots, asked, on)
     # All agents keep the same margin, unless there is only one.
     margin = chosen(alone, block.others_margin[slots], block.margin[slots])
     block.margin[slots] = margin
@@ -186,22 +183,21 @@ def _pay(block: LedgerBlock, slots: Index, asked: Asked, full: Flags) -> None:
     block.paying[slots] = chosen(full, part * free, 0.0)
 
 
-def _tell_apart(
-    block: LedgerBlock, slots: Index, asked: Asked, on: Conditions, settings: Settings
-) -> None:
+def _tell_apart(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> None:
     """Find which agents are extrapolated, what they may admit unseen, and the horizon.
 
     Uses only reported demand, because all agents must find the same.
     """
+    interval_s = on.settings.interval_s
     rate, burst, cost = block.rate[slots], block.burst[slots], asked.cost
     demand, wanted, strict = asked.demand, asked.wanted, block.strict[slots]
     mean_cost = total(demand * cost) / greater(wanted, 1e-200)
     mean_cost = chosen(wanted > 0.0, mean_cost, cost[0])
     quiet = (burst / QUIET_BURST) ** 2 / greater(rate * mean_cost, 1e-200)
-    quiet = lesser(greater(quiet, on.age_s), settings.interval_s)
+    quiet = lesser(greater(quiet, on.age_s), interval_s)
     # Permits alone keep the bound of a strict group, so nobody needs to know what
     # was admitted; reporting demand with each request would only make them noisy.
-    quiet = chosen(strict, settings.interval_s, quiet)
+    quiet = chosen(strict, interval_s, quiet)
     theta = level_of(demand, asked.weight, rate, wanted)
     usual = shares_at(theta, demand, asked.weight)
     few = chosen(strict, 0.0, AT_ONCE_COSTS / quiet)
@@ -221,7 +217,7 @@ def _tell_apart(
     most = part * greater(burst - owing, 0.0)
     others = greater(whole - variance[0], 0.0)
     horizon = HORIZON_BURSTS * burst / greater(rate, 1e-200)
-    horizon = lesser(greater(horizon, LAGS_AT_LEAST * on.lag_s), settings.horizon_s)
+    horizon = lesser(greater(horizon, LAGS_AT_LEAST * on.lag_s), on.settings.horizon_s)
     horizon = greater(horizon, LAGS_PER_HORIZON * on.lag_s)
 
     block.quiet_s[slots] = quiet

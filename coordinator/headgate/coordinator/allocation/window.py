@@ -149,7 +149,7 @@ def _heeded(block: LedgerBlock, slots: Index, at: Floats, on: Conditions) -> Fla
     reported = block.reported_at[block.lines(slots), slots][1:]
     if not len(reported) or not np.count_nonzero(heeded):
         return heeded
-    speaks_at = chosen(reported < at, reported + on.gap_s, -inf)
+    speaks_at = chosen(reported < at, reported + on.settings.urgent_gap_s, -inf)
     heeded &= np.maximum.reduce(speaks_at, axis=0) <= before
     return heeded
 

@@ -117,7 +117,7 @@ def explained(
     block, slot = recomputation.fresh(key, now)
     on, agents = recomputation.conditions(now), _rows(state, block, slot, now)
     unlimited = bool(block.unlimited[slot])
-    own = own_ceilings(block, np.array([slot]), on, state.settings)
+    own = own_ceilings(block, np.array([slot]), on)
     shown = Explanation(
         group_id=key[1],
         dimension=key[0],

@@ -18,7 +18,14 @@ DEMANDS = np.array([[80.0, 5.0], [10.0, 90.0], [0.0, 60.0], [45.0, 0.0]])
 HEED_S = 0.03
 
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, heed_s=HEED_S, present=4.0, cut_off=False
+    settings=Settings(),
+    now=NOW,
+    lag_s=0.005,
+    loss=0.0,
+    age_s=0.1,
+    heed_s=HEED_S,
+    present=4.0,
+    cut_off=False,
 )
 
 
@@ -66,7 +73,7 @@ def test_shares_of_two_ledgers_are_those_of_each_by_itself(
     ):
         for slots in parts:
             settle(block, slots, NOW)
-            share_out(block, slots, CONDITIONS, Settings())
+            share_out(block, slots, CONDITIONS)
     for name in ("theta", "demand_cap", "window", "margin", "fair_part", "outflow"):
         assert getattr(together, name)[:2] == pytest.approx(
             getattr(alone, name)[:2], rel=1e-12

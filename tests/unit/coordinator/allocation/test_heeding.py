@@ -25,6 +25,7 @@ RATE = 10.0
 BURST = 1000.0
 
 CONDITIONS = Conditions(
+    settings=Settings(),
     now=NOW,
     lag_s=LAG_S,
     loss=0.0,
@@ -55,12 +56,12 @@ def block_of(agents: int = 2) -> LedgerBlock:
 
 
 def look(block: LedgerBlock, after_s: float = 0.0) -> None:
-    share_out(block, ONE, replace(CONDITIONS, now=NOW + after_s), Settings())
+    share_out(block, ONE, replace(CONDITIONS, now=NOW + after_s))
 
 
 def room(block: LedgerBlock) -> float:
     """Return what this agent's bucket may admit, in units."""
-    terms = own_ceilings(block, np.array([0]), CONDITIONS, Settings())
+    terms = own_ceilings(block, np.array([0]), CONDITIONS)
     return float(terms.room[0])
 
 
@@ -94,7 +95,11 @@ def test_what_the_others_know_opens_no_room_before_they_had_time_to_answer() -> 
 
 @pytest.mark.parametrize(
     ("reported_s", "waits_s"),
-    [(-0.01, -0.01 + CONDITIONS.gap_s + HEED_S), (0.0, HEED_S), (0.01, HEED_S)],
+    [
+        (-0.01, -0.01 + CONDITIONS.settings.urgent_gap_s + HEED_S),
+        (0.0, HEED_S),
+        (0.01, HEED_S),
+    ],
 )
 def test_who_has_just_reported_has_time_until_it_may_report_again(
     reported_s: float, waits_s: float
@@ -119,7 +124,7 @@ def test_a_part_that_grows_waits_for_who_has_just_reported() -> None:
     look(block, 0.01)
     look(block, 0.01 + HEED_S + 0.001)
     assert block.part[0] == 0.25
-    look(block, CONDITIONS.gap_s + HEED_S + 0.001)
+    look(block, CONDITIONS.settings.urgent_gap_s + HEED_S + 0.001)
     assert block.part[0] == 0.5
 
 
@@ -131,14 +136,14 @@ def test_on_a_slow_bus_only_a_large_burst_waits_for_answers(
     slow = replace(CONDITIONS, heed_s=0.3)
     block = block_of()
     block.burst[0] = block.level[0] = block.belief[0] = burst
-    share_out(block, ONE, slow, Settings())
+    share_out(block, ONE, slow)
     spend(block, burst / 2)
-    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S), Settings())
+    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S))
     for after_s in (0.0, 0.29):
         at = replace(slow, now=NOW + KNOWN_S + after_s)
-        share_out(block, ONE, at, Settings())
+        share_out(block, ONE, at)
         assert (block.unheeded[0] > 0.0) == waits
-    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S + 0.31), Settings())
+    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S + 0.31))
     assert block.unheeded[0] == 0.0
 
 

@@ -21,7 +21,14 @@ ONE = slice(0, 1)
 HEED_S = 0.03
 
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, heed_s=HEED_S, present=2.0, cut_off=False
+    settings=Settings(),
+    now=NOW,
+    lag_s=0.005,
+    loss=0.0,
+    age_s=0.1,
+    heed_s=HEED_S,
+    present=2.0,
+    cut_off=False,
 )
 
 
@@ -53,7 +60,7 @@ def block_of(
 
 def yielded(block: LedgerBlock) -> float:
     """Return what this agent leaves after a look."""
-    share_out(block, ONE, CONDITIONS, Settings())
+    share_out(block, ONE, CONDITIONS)
     return float(block.yielded[0])
 
 
@@ -86,7 +93,7 @@ def test_what_is_left_can_not_be_spent_but_the_level_is_told() -> None:
     for block in (without, ahead):
         yielded(block)
     at_one, at_other = (
-        own_ceilings(b, np.array([0]), CONDITIONS, Settings()) for b in (without, ahead)
+        own_ceilings(b, np.array([0]), CONDITIONS) for b in (without, ahead)
     )
     assert at_other.level == at_one.level
     assert at_other.room[0] == pytest.approx(0.5 * BURST - 12.0)

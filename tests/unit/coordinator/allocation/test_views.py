@@ -54,6 +54,7 @@ def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
 HEED_S = 0.03
 
 CONDITIONS = Conditions(
+    settings=Settings(),
     now=NOW,
     lag_s=LAG_S,
     loss=0.0,
@@ -67,7 +68,7 @@ CONDITIONS = Conditions(
 def look(block: LedgerBlock, now: float = NOW, *, unheard_s: float = 0.0) -> None:
     present = float(block.used[0])
     on = replace(CONDITIONS, now=now, present=present, unheard_s=unheard_s)
-    share_out(block, ONE, on, Settings())
+    share_out(block, ONE, on)
 
 
 def tell(
@@ -268,11 +269,11 @@ def test_a_burst_of_this_agent_that_another_has_heard_of_is_no_other_view(
     note_told(block, ONE, np.array([1100.0]), np.array([1.0]), now, quick["lag_s"])
     on = replace(CONDITIONS, now=now, lag_s=quick["lag_s"], present=2.0)
     settle(block, ONE, now, AGE_S, quick["lag_s"])
-    share_out(block, ONE, on, Settings())
+    share_out(block, ONE, on)
     level = float(block.level[0])
     tell(block, [level], now + heard_s, quick)
     settle(block, ONE, now + heard_s, AGE_S, quick["lag_s"])
-    share_out(block, ONE, replace(on, now=now + heard_s), Settings())
+    share_out(block, ONE, replace(on, now=now + heard_s))
     assert block.level[0] == pytest.approx(level, abs=25.0)
 
 
@@ -495,7 +496,7 @@ def test_nothing_is_paid_below_the_burst() -> None:
 def test_a_full_bucket_that_nobody_uses_needs_no_payment() -> None:
     block = block_of([0.0, 0.0], level=BURST)
     look(block)
-    terms = own_ceilings(block, np.array([0]), CONDITIONS, Settings())
+    terms = own_ceilings(block, np.array([0]), CONDITIONS)
     assert block.paying[0] == RATE / 2
     assert terms.expected_rate[0] == 0.0, "its room stands still, so it may rest"
 
@@ -513,7 +514,7 @@ def test_an_expectation_that_falls_again_has_paid_for_nothing() -> None:
 
 def test_nothing_is_paid_while_this_agent_is_cut_off() -> None:
     block = block_of([50.0, 50.0], level=BURST)
-    share_out(block, ONE, replace(CONDITIONS, cut_off=True), Settings())
+    share_out(block, ONE, replace(CONDITIONS, cut_off=True))
     assert block.paying[0] == 0.0
 
 
@@ -540,7 +541,7 @@ def test_what_was_spent_unseen_is_paid_once() -> None:
 def test_terms_that_were_told_do_not_change_with_the_ledger() -> None:
     block = block_of([400.0, 900.0])
     look(block)
-    told = own_ceilings(block, ONE, CONDITIONS, Settings())
+    told = own_ceilings(block, ONE, CONDITIONS)
     one = np.ones(1, dtype=np.bool_)
     assert told.at(one) is told
     before = {name: getattr(told, name).tolist() for name in told.__slots__}
