@@ -170,8 +170,7 @@ class LocalBuckets:
         both = [
             (i, old.at[name]) for i, name in enumerate(self.names) if name in old.at
         ]
-        to = np.array([pair[0] for pair in both], dtype=np.int64)
-        of = np.array([pair[1] for pair in both], dtype=np.int64)
+        to, of = np.array(both, dtype=np.int64).reshape(-1, 2).T
         for name in _INHERITED:
             getattr(self, name)[to] = getattr(old, name)[of]
         self._largest_since = old._largest_since

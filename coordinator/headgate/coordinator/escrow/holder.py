@@ -151,7 +151,7 @@ class Strict:
     """
 
     def __init__(self, settings: Settings, table: Table, members: Members) -> None:
-        self._settings = settings
+        self._settings, self._interval_s = settings, settings.interval_s
         self._table = table
         self._members = members
         self._me = AgentLife("", 0)
@@ -191,12 +191,8 @@ class Strict:
         """Use a strict limit, perhaps one that was made just now."""
         held = self._held.get(key)
         if held is None:
-            escrow = Escrow(
-                self._me,
-                now,
-                interval_s=self._settings.interval_s,
-                sightings=self._sightings,
-            )
+            interval_s, sightings = self._interval_s, self._sightings
+            escrow = Escrow(self._me, now, interval_s=interval_s, sightings=sightings)
             held = self._held[key] = Held(escrow, now, since_made=since_made)
         held.silent = False
         if not held.escrow.uses:
@@ -279,7 +275,7 @@ class Strict:
         life = AgentLife(report.agent, report.incarnation)
         heard_at = self._sightings.heard_at(life)
         begins = heard_at == -inf and report.sequence <= REPEAT_INTERVALS
-        if now - heard_at > REPEAT_INTERVALS * self._settings.interval_s and not begins:
+        if now - heard_at > REPEAT_INTERVALS * self._interval_s and not begins:
             # What it has told is not repeated any more: it may have founded a limit.
             for held in self._held.values():
                 held.since_made = False
@@ -334,7 +330,7 @@ class Strict:
         """
         if self.api_answers:
             return inf
-        lease_s = self._settings.lease_min_intervals * self._settings.interval_s
+        lease_s = self._settings.lease_min_intervals * self._interval_s
         ahead_s = STOP_TICKS * self._settings.tick_s
         return self._members.echo_at + GONE_PART * lease_s - ahead_s
 
@@ -360,7 +356,7 @@ class Strict:
         if heard <= self._confirmed and (heard or not others):
             self.stopped = False
         elif now >= self._confirm_at:
-            self._confirm_at = now + self._settings.interval_s
+            self._confirm_at = now + self._interval_s
             self.asks = True
 
     def _heard_again(self) -> bool:
@@ -377,7 +373,7 @@ class Strict:
         """
         if now < self._gone_look_at:
             return
-        self._gone_look_at = now + LOOK_INTERVALS * self._settings.interval_s
+        self._gone_look_at = now + LOOK_INTERVALS * self._interval_s
         silent_s = GONE_PART * self._members.lease_of(None)
         for word in self._members.said.values():
             if not word.alive:
@@ -432,18 +428,17 @@ class Strict:
     def grant(self, granted: Granted, now: float) -> list[WakeAt]:
         """Found what the API grants; if there was anything, look at once."""
         founded = False
-        if now - granted.asked_at_s > GRANT_INTERVALS * self._settings.interval_s:
+        if now - granted.asked_at_s > GRANT_INTERVALS * self._interval_s:
             return []
         for key in granted.limits & self._held.keys():
             held = self._held[key]
-            if granted.asked_at_s < held.opened_at or not held.escrow.uses:
-                continue  # asked by an earlier life, or for a use that has ended
-            if not held.escrow.found(now):
-                continue
-            founded = self._news = True
-            if key in self._table:
-                block, slot = self._table.at(key)
-                held.due = block.burst.item(slot)
+            # Not what an earlier life asked for, or for a use that has ended.
+            asked = granted.asked_at_s >= held.opened_at and held.escrow.uses
+            if asked and held.escrow.found(now):
+                founded = self._news = True
+                if key in self._table:
+                    block, slot = self._table.at(key)
+                    held.due = block.burst.item(slot)
         return [WakeAt(now)] if founded else []
 
     def grantable(self, key: Key, agent: str) -> bool:
@@ -459,7 +454,7 @@ class Strict:
 
     def notices(self, now: float) -> list[Noticed]:
         """Return, once, that this life stopped, and which agents delay agreement."""
-        since = now - NOTICE_INTERVALS * self._settings.interval_s
+        since = now - NOTICE_INTERVALS * self._interval_s
         waiting = [
             held.escrow
             for held in self._held.values()
@@ -496,7 +491,7 @@ class Strict:
 
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
         """Return the permits to report; everything if `whole`, for a keyframe."""
-        since = now - REPEAT_INTERVALS * self._settings.interval_s
+        since = now - REPEAT_INTERVALS * self._interval_s
         told: dict[str, Section] = {}
         for (dimension, group_id), held in sorted(self._held.items()):
             if not held.silent:
@@ -521,8 +516,7 @@ class Strict:
         """Let one limit's escrow settle and take; return whether it did."""
         if now < held.look_at:
             return False
-        interval_s = self._settings.interval_s
-        held.look_at = now + LOOK_INTERVALS * interval_s
+        held.look_at = now + LOOK_INTERVALS * self._interval_s
         escrow = held.escrow
         self._claim(key, held, now)
         before = escrow.settled, escrow.registers.version
@@ -531,7 +525,7 @@ class Strict:
         else:
             held.waits_since = min(held.waits_since, now)
             if now >= held.ask_at:
-                held.ask_at = now + held.ask_gap * interval_s
+                held.ask_at = now + held.ask_gap * self._interval_s
                 held.ask_gap = min(ASK_GROWTH * held.ask_gap, ASK_MOST_INTERVALS)
                 self.asks = True
         return before != (escrow.settled, escrow.registers.version)
@@ -540,13 +534,13 @@ class Strict:
         """Ask for a limit that nobody is heard to own, now and then."""
         claims = held.echoed and held.escrow.uses and now >= held.claim_at
         if claims and held.escrow.unfounded:
-            held.claim_at = now + held.ask_gap * self._settings.interval_s
+            held.claim_at = now + held.ask_gap * self._interval_s
             self._claims.add(key)
 
     def _may_found(self, key: Key, held: Held, now: float) -> bool:
         """Return whether every live agent was heard, and for long enough."""
         escrow = held.escrow
-        wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
+        wait = FOUND_INTERVALS * self._interval_s + 4.0 * self._members.lag_s
         waited = held.echoed and now - held.opened_at >= wait
         if escrow.settled or not waited or self._unheard():
             return False
