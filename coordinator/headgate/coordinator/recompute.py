@@ -223,23 +223,17 @@ class Recomputation:
         Returns:
             When the others will know the last report of one of them, monotonic seconds.
         """
-        columns, now = compact(slots), on.now
+        columns, now, detector = compact(slots), on.now, self._state.detector
         at = single(columns)
         held = block.isolation[at] == HOLD
         if some(held):
-            keep_shares(
-                block,
-                slots[np.atleast_1d(held)],
-                self._state.detector.roster(now),
-                now=now,
-                interval_s=self._state.settings.interval_s,
-            )
+            keep_shares(block, slots[np.atleast_1d(held)], detector.roster(now), on)
         # Charges come later from a bus that was gone, but not from before the start.
         unheard_s = on.unheard_s if on.unheard_s < inf else 0.0
         settle(block, columns, now, on.age_s + unheard_s, on.lag_s)
         stale = block.stale[at]
         if some(stale):
-            seat(block, slots[np.atleast_1d(stale)], self._state.detector.roster(now))
+            seat(block, slots[np.atleast_1d(stale)], detector.roster(now))
         asked = share_out(block, columns, on)
         block.dirty[at] = False
         # A full bucket without demand rests until someone asks, but not while this

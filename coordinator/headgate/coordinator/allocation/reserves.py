@@ -100,7 +100,7 @@ def seat(block: LedgerBlock, slots: Index, roster: Roster) -> None:
 
 
 def keep_shares(
-    block: LedgerBlock, slots: Index, roster: Roster, *, now: float, interval_s: float
+    block: LedgerBlock, slots: Index, roster: Roster, on: Conditions
 ) -> None:
     """Average the shares that `hold` would reserve for members that are heard.
 
@@ -111,9 +111,9 @@ def keep_shares(
     Call it before the ledgers are settled: the time since the last calculation is the
     weight of the present demand.
     """
-    elapsed = now - block.at[slots]
+    elapsed = on.now - block.at[slots]
     heard_at = roster.heard_at[block.member[:, slots]]
-    fresh = now - heard_at < FREEZE_INTERVALS * interval_s
+    fresh = on.now - heard_at < FREEZE_INTERVALS * on.settings.interval_s
     weight, demand = block.weight[:, slots], demand_told(block, slots)
     available = np.minimum(block.rate[slots], block.parent_cap[slots])
     available = np.maximum(available - block.reserved[slots], 0.0)

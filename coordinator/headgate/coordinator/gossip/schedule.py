@@ -192,9 +192,7 @@ class ReportSchedule:
             now >= min(self.next_beat, self._answer_at, self._rows_at)
             or self.hello
             or self.urgent
-            or bool(np.count_nonzero(local.used))
-            or bool(np.count_nonzero(local.demand.rate))
-            or bool(np.count_nonzero(local.again))
+            or any(map(np.count_nonzero, (local.used, local.demand.rate, local.again)))
         )
 
     def choose(
