@@ -231,15 +231,9 @@ class Coordinator:
         refresh = self._recomputation.refresh_s()
         for place in local.places:
             block, slots, rows = place.block, single(place.slots), single(place.rows)
-            charge_own(
-                block,
-                slots,
-                local.admitted[rows],
-                local.overflowed[rows],
-                since,
-                now,
-                local.used[rows] & moved,
-            )
+            admitted, overflowed = local.admitted[rows], local.overflowed[rows]
+            used = local.used[rows] & moved
+            charge_own(block, slots, admitted, overflowed, since, now, used)
             block.held[0, slots] = local.held[rows]
             block.demand[0, slots] = local.usable[rows]
             block.cost[0, slots] = local.cost[rows]
@@ -247,7 +241,7 @@ class Coordinator:
             block.subjects[0, slots] = local.subjects[rows]
             if moved:
                 soon = lesser(block.due[slots], block.at[slots] + refresh)
-                block.due[slots] = chosen(local.used[rows], soon, block.due[slots])
+                block.due[slots] = chosen(used, soon, block.due[slots])
             block.dirty[slots] |= reset[rows]
         return local.demand.busy(now)
 

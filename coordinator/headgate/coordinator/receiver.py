@@ -280,7 +280,8 @@ class ReportReceiver:
     def _hear_rows(
         self, member: Member, report: Report, now: float, effects: list[Effect]
     ) -> None:
-        state, members = self._state, self._state.members
+        state, lag_s = self._state, self._state.members.lag_s
+        reported_at, loss = member.reported_at, self._state.members.loss
         for rows in report.rows:
             if not finite(rows):
                 what = "reports values that are not finite numbers"
@@ -293,13 +294,7 @@ class ReportReceiver:
                     numbers = place.block.number[place.slots][place.fresh]
                     state.owe_rows(numbers, now)
                 before = place.block.belief[place.slots].copy()
-                false = hear(
-                    place,
-                    rows,
-                    member.reported_at,
-                    lag_s=members.lag_s,
-                    loss=members.loss,
-                )
+                false = hear(place, rows, reported_at, lag_s=lag_s, loss=loss)
                 if state.bootstrap:
                     self._note_moves(member, place, rows, before)
                 wrong += int(np.count_nonzero(false))
@@ -359,15 +354,9 @@ class ReportReceiver:
             # It began earlier, and its first report left half a tick later on average.
             ago = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
             known_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
-        state.bootstrap.moved(
-            Moves(
-                numbers=block.number[slots][large],
-                by=by[large],
-                known_at=known_at[large],
-                member=member.number,
-                reported_at=member.reported_at,
-            )
-        )
+        numbers, known_at = block.number[slots][large], known_at[large]
+        moves = Moves(numbers, by[large], known_at, member.number, member.reported_at)
+        state.bootstrap.moved(moves)
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

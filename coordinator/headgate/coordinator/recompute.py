@@ -193,14 +193,10 @@ class Recomputation:
         changes: list[SetCeilings] = []
         for block, rows, slots in _own_rows(local, computed):
             # A permit that was given away must not stay in use until the next look.
+            new, strict = own_ceilings(block, slots, on), block.strict[slots]
+            counted, credit = local.counted[rows], local.credit
             change = local.given.take(
-                rows,
-                own_ceilings(block, slots, on),
-                local.counted[rows],
-                local.credit,
-                now=now,
-                lease_s=lease_s,
-                exact=block.strict[slots],
+                rows, new, counted, credit, now=now, lease_s=lease_s, exact=strict
             )
             if change is not None:
                 changes.append(change)

@@ -67,18 +67,15 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     mine = block.belief[slots] - aside - need - yielded
     room = chosen(yielded > 0.0, lesser(room, mine), room)
     paying = chosen(block.unseen[slots] > 0.0, block.paying[slots], 0.0)
+    # A bucket that nobody else shares is exact, and knows its own level best, unless
+    # groups inside it are charged here only.
+    knows = alone & block.bucket_knows[slots] & ~is_parent(block, slots)
     asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)
     new = Ceilings(
         shared=rate == rate,
         share=share,
         ceiling=sustained,
-        # A bucket that nobody else shares is exact, and knows its own level best,
-        # unless groups inside it are charged here only.
-        level=chosen(
-            alone & block.bucket_knows[slots] & ~is_parent(block, slots),
-            nan,
-            block.belief[slots] - aside,
-        ),
+        level=chosen(knows, nan, block.belief[slots] - aside),
         rate=rate - total(extrapolated_rate[1:]),
         capacity=burst - aside,
         room=room,
