@@ -73,7 +73,7 @@ class ReportReceiver:
         wait = wait and self._may_wait(report)
         if not wait:  # it may need the rows of earlier ones
             self.enter(now, effects)
-        doubled = False
+        doubled, member = False, None
         if report.cluster != state.settings.cluster:
             what = "belongs to another cluster"
             self._notice(effects, "foreign_cluster", report.agent, what)
@@ -82,7 +82,19 @@ class ReportReceiver:
             if report.agent == state.agent:
                 doubled = self._hear_own(report, now, effects)
             else:
-                self._hear_other(self._comparable(report), now, effects, wait=wait)
+                report = self._comparable(report)
+                member = self._sender_of(report, now, effects)
+        if member is not None:
+            # In the eyes of a sender that was silent this agent returns, too.
+            asked = report.hello or member.silent
+            hole = state.detector.heard(member, report, now)
+            if report.rows:
+                self._waiting[report.agent] = member, report
+                self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
+            if not wait or hole.behind or self._rows_waiting >= ROWS_TOGETHER:
+                self.enter(now, effects)
+            asked |= self._hear_rest(member, report, now, effects)
+            self._settle_questions(report, hole, now, asked=asked)
         if heard_nobody and not state.detector.hears_nobody(now):
             # The others know better than this agent what they spent meanwhile.
             self._ask_anew()
@@ -188,36 +200,29 @@ class ReportReceiver:
             self._notice(effects, "doubled_id", report.agent, "is running twice")
         return doubled
 
-    def _hear_other(
-        self, report: Report, now: float, effects: list[Effect], *, wait: bool
-    ) -> None:
-        state, member = self._state, self._sender_of(report, now, effects)
-        if member is None:
-            return
+    def _hear_rest(
+        self, member: Member, report: Report, now: float, effects: list[Effect]
+    ) -> bool:
+        """Hear what is not about rows; return whether it needs an answer."""
+        state = self._state
         if report.left_out is not None:
             state.elsewhere.heard(report.left_out, now)
-        # From the point of view of a sender that was silent this agent returns, too.
-        asked = report.hello or member.silent
-        hole = state.detector.heard(member, report, now)
-        if report.rows:
-            self._waiting[report.agent] = member, report
-            self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
-        if not wait or hole.behind or self._rows_waiting >= ROWS_TOGETHER:
-            self.enter(now, effects)
         if report.leave:
             state.detector.drop(member, charge=False)
-        if state.strict:
-            if (report.permits or report.rows) and not state.observing:
-                # Others wait for the permits that are passed on: look soon.
-                effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
-            asked |= state.strict.hear(report, now)
-        if asked:
-            state.schedule.owe(now, state.members.answer_gap_s())
-        self._settle_questions(report, hole, now)
+        if not state.strict:
+            return False
+        if (report.permits or report.rows) and not state.observing:
+            # Others wait for the permits that are passed on: look soon.
+            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
+        return state.strict.hear(report, now)
 
-    def _settle_questions(self, report: Report, hole: Hole, now: float) -> None:
+    def _settle_questions(
+        self, report: Report, hole: Hole, now: float, *, asked: bool
+    ) -> None:
         """Note what was asked; ask for what is missing, unless it arrives unasked."""
         members, schedule = self._state.members, self._state.schedule
+        if asked:
+            schedule.owe(now, members.answer_gap_s())
         if report.hello:
             schedule.round_at = now
         if (hole.new or hole.hidden) and not report.keyframe:
