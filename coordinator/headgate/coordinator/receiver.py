@@ -156,13 +156,9 @@ class ReportReceiver:
         They are of another calendar period, or were computed under other limits.  While
         this agent asks for levels, or only listens, the latter are better than none.
         """
-        state = self._state
-        report = state.limits.of_this_period(report)
-        if (
-            report.revision == state.limits.revision
-            or state.observing
-            or state.bootstrap
-        ):
+        state, limits = self._state, self._state.limits
+        report = limits.of_this_period(report)
+        if report.revision == limits.revision or state.observing or state.bootstrap:
             return report
         rows = tuple(replace(each, level=None) for each in report.rows)
         return replace(report, rows=rows)

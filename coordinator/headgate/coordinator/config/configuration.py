@@ -295,14 +295,13 @@ def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
 
 def _bounded(group: Group, by_id: dict[int, Group]) -> Group:
     above = ancestry_of(group, by_id)
-    limits = tuple(
-        _in_force(limit, above) if limit.scope == "cluster" else limit
-        for limit in group.limits
-    )
+    limits = tuple(_in_force(limit, above) for limit in group.limits)
     return group if limits == group.limits else replace(group, limits=limits)
 
 
 def _in_force(limit: Limit, above: list[Group]) -> Limit:
+    if limit.scope == "node":
+        return limit
     if isinf(limit.rate):
         limit = _nearest(limit, above)
     if limit.maximum < limit.rate < inf and not limit.period:
