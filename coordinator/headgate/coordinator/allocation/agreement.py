@@ -10,7 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Floats, Index, LedgerBlock
 
-
 AGREED_COSTS = 2.0
 """Requests by which levels may differ, besides the margin, because some agents haven't
 heard of them yet."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-
 REQUESTS_INSIDE = 2.0
 """Requests that an agent may always hold for a strict group inside another one, as far
 as its permits allow: a bucket of less than one admits nothing, ever."""

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.table.arrays import Flags, Floats
 
-
 NEAR = 1.15
 """Multiple of θ up to which an agent counts as light: estimates are no more exact than
 that, and an agent mistaken for a heavy one is refused what it is due."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Floats, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
-
 LEAST_PART = 0.005
 """If less than this fraction of an agent's demand on a parent comes from outside its
 children, that part counts as none."""

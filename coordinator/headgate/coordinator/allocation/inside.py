@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Ceilings
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-
 PARENT_S = 0.1
 """Seconds of its ceiling that an agent may hold for a group inside another one, whose
 limit is the parent's rate rather than the group's own level."""

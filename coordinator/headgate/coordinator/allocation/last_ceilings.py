@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Ceilings, Keys
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
-
 CHANGED_PART = 0.005
 """A rate that moved by less than this is not set again."""
 

@@ -26,7 +26,6 @@ from headgate.coordinator.table.one_or_many import lesser
 if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Floats, Numbers
 
-
 FINITE = 1e290
 """Replaces an infinite θ: times a weight above 0 it is more than anyone can want, and
 times 0 it is 0."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.membership.failure_detector import Roster
     from headgate.coordinator.table.arrays import Floats, Index, LedgerBlock
 
-
 KEPT_S = 1.0
 """Averaging time of the share that `hold` reserves."""
 

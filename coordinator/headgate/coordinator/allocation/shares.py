@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-
 AT_ONCE_COSTS = 8.0
 """An agent with fewer requests than this within T' reports each admission at once:
 extrapolating so few would mostly extrapolate noise."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Asked
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-
 SILENCE = 12.5
 """If so many requests of others were expected and none came though the level allowed
 them, nobody yields to them any more: e^−12.5 is five sigma."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Asked, Conditions
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-
 NOISE_SIGMAS = 3.0
 """Sigmas of its arrivals by which an agent below θ may exceed its part."""
 

@@ -44,7 +44,6 @@ from headgate.coordinator.table.one_or_many import (
 if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
-
 TAU_S = 1.0
 """Averaging time: at 1,000 requests/s the noise is 2 %."""
 

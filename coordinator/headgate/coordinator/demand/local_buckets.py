@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Flags, Floats, Index, Ints
     from headgate.coordinator.table.index import Key, Place, Table
 
-
 COST_LASTS = 50.0
 """Number of looks with requests over which the mean cost is averaged.  The mean decides
 how a ledger is kept, and each agent uses its own: a single request of fifteen times the

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
     from headgate.coordinator.table.index import Place, Table
 
-
 GRACE_S = 0.2
 """Seconds added to the gap between two reports when judging whether a counter is
 possible: jitter of the bus and of the sender's ticks."""

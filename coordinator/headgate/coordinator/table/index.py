@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.table.arrays import Flags, Ints
 
-
 LEAST_WIDTH = 8
 """Lines of the narrowest block: enough for PIP-82's five brokers and this agent."""
 
