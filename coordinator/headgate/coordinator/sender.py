@@ -57,9 +57,8 @@ def report_due(
         block = place.block
         slots = block.slots[place.slots][sent]
         rows = local.positions[place.rows][sent]
-        demand = np.maximum(local.sent_demand[rows], 0.0)
-        admitted, lag_s = local.sent_admitted[rows], state.members.lag_s
-        note_told(block, slots, admitted, demand, now, lag_s)
+        admitted, demand = local.sent_admitted[rows], local.sent_demand[rows]
+        note_told(block, slots, admitted, demand, now, state.members.lag_s)
         block.dirty[slots] = True
     return [Publish(report)]
 

@@ -162,10 +162,7 @@ def _alone(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     """Return ``bool[K]``: no other agent can have a part, not even a silent one."""
     bootstrap = (block.joining_until[slots] > on.now) & (on.present > 1.0)
     alone: Flags = block.used[slots] - block.holes[slots] == 1
-    alone &= block.weight[0, slots] > 0.0
-    alone &= ~bootstrap
-    alone &= not on.cut_off
-    return alone
+    return alone & (block.weight[0, slots] > 0.0) & ~bootstrap & (not on.cut_off)
 
 
 def _pay(block: LedgerBlock, slots: Index, asked: Asked, full: Flags) -> None:
