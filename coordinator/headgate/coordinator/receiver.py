@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,9 @@ class ReportReceiver:
             if report.agent == state.agent:
                 doubled = self._hear_own(report, now, effects)
             else:
-                report = self._comparable(report)
+                # Who asks for levels, or only listens, does better with some than none.
+                any_revision = state.observing or bool(state.bootstrap)
+                report = state.limits.comparable(report, any_revision=any_revision)
                 member = self._sender_of(report, now, effects)
         if member is not None:
             # In the eyes of a sender that was silent this agent returns, too.
@@ -149,19 +150,6 @@ class ReportReceiver:
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
             state.bootstrap.begin(int(block.number[slot]), None)
-
-    def _comparable(self, report: Report) -> Report:
-        """Return a report without levels that say nothing about this agent's own.
-
-        They are of another calendar period, or were computed under other limits.  While
-        this agent asks for levels, or only listens, the latter are better than none.
-        """
-        state, limits = self._state, self._state.limits
-        report = limits.of_this_period(report)
-        if report.revision == limits.revision or state.observing or state.bootstrap:
-            return report
-        rows = tuple(replace(each, level=None) for each in report.rows)
-        return replace(report, rows=rows)
 
     def _may_wait(self, report: Report) -> bool:
         """Return whether a report does no more than bring rows, as most of them do."""

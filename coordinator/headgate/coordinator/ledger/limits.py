@@ -135,12 +135,16 @@ class Limits:
             return []
         return [((limit.dimension, group_id), limit) for limit in template.limits]
 
-    def of_this_period(self, report: Report) -> Report:
-        """Return a report without levels of another calendar period.
+    def comparable(self, report: Report, *, any_revision: bool) -> Report:
+        """Return a report without levels that say nothing about this agent's own.
 
-        The sender's own clock decides which period it is in, since it starts each new
-        period by that clock.
+        They are of another calendar period, or were computed under other limits, unless
+        `any_revision` will do.  The sender's own clock decides which period it is in,
+        since it starts each new period by that clock.
         """
+        if report.revision != self.revision and not any_revision:
+            without = (replace(rows, level=None) for rows in report.rows)
+            return replace(report, rows=tuple(without))
         if not self.calendar:
             return report
         at_s = report.sent_at_s
