@@ -59,16 +59,13 @@ def _ledger(
 
 
 def compact(positions: Ints) -> Index:
-    """Return positions as a slice if they are consecutive, else as they are."""
-    size = len(positions)
-    if size:
-        first = int(positions[0])
-        if int(positions[-1]) - first + 1 == size and (
-            # A member's rows differ from ledger to ledger: 6, 24, 6 are not
-            # consecutive.
-            size < 3 or np.array_equal(positions, np.arange(first, first + size))
-        ):
-            return slice(first, first + size)
+    """Return positions, one at least, as a slice if they are consecutive."""
+    size, first = len(positions), int(positions[0])
+    if int(positions[-1]) - first + 1 == size and (
+        # A member's rows differ from ledger to ledger: 6, 24, 6 are not consecutive.
+        size < 3 or np.array_equal(positions, np.arange(first, first + size))
+    ):
+        return slice(first, first + size)
     return positions
 
 
