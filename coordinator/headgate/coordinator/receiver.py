@@ -86,16 +86,13 @@ class ReportReceiver:
                 report = state.limits.comparable(report, any_revision=any_revision)
                 member = self._sender_of(report, now, effects)
         if member is not None:
-            # In the eyes of a sender that was silent this agent returns, too.
-            asked = report.hello or member.silent
             hole = state.detector.heard(member, report, now)
             if report.rows:
                 self._waiting[report.agent] = member, report
                 self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
             if not wait or hole.behind or self._rows_waiting >= ROWS_TOGETHER:
                 self.enter(now, effects)
-            asked |= self._hear_rest(member, report, now, effects)
-            self._settle_questions(report, hole, now, asked=asked)
+            self._hear_rest(report, hole, now, effects)
         if heard_nobody and not state.detector.hears_nobody(now):
             # The others know better than this agent what they spent meanwhile.
             self._ask_anew()
@@ -185,34 +182,28 @@ class ReportReceiver:
         return doubled
 
     def _hear_rest(
-        self, member: Member, report: Report, now: float, effects: list[Effect]
-    ) -> bool:
-        """Hear what is not about rows; return whether it needs an answer."""
-        state = self._state
+        self, report: Report, hole: Hole, now: float, effects: list[Effect]
+    ) -> None:
+        """Hear what is not about rows; answer, and ask for what won't come unasked."""
+        state, members = self._state, self._state.members
+        asked = report.hello or hole.returned
         if report.left_out is not None:
             state.elsewhere.heard(report.left_out, now)
         if report.leave:
-            state.detector.drop(member, charge=False)
-        if not state.strict:
-            return False
-        if (report.permits or report.rows) and not state.observing:
-            # Others wait for the permits that are passed on: look soon.
-            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
-        return state.strict.hear(report, now)
-
-    def _settle_questions(
-        self, report: Report, hole: Hole, now: float, *, asked: bool
-    ) -> None:
-        """Note what was asked; ask for what is missing, unless it arrives unasked."""
-        members, schedule = self._state.members, self._state.schedule
+            state.detector.drop(members.by_agent[report.agent], charge=False)
+        if state.strict:
+            if (report.permits or report.rows) and not state.observing:
+                # Others wait for the permits that are passed on: look soon.
+                effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
+            asked |= state.strict.hear(report, now)
         if asked:
-            schedule.owe(now, members.answer_gap_s())
+            state.schedule.owe(now, members.answer_gap_s())
         if report.hello:
-            schedule.round_at = now
+            state.schedule.round_at = now
         if (hole.new or hole.hidden) and not report.keyframe:
             # A sender that dropped this agent, or was cut off, sends only what changes.
             wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
-            schedule.wonder(now, wait_s, patient=not hole.new)
+            state.schedule.wonder(now, wait_s, patient=not hole.new)
         if hole.behind and not self._asked_again:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = not self._stood_still

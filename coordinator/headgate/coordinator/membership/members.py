@@ -154,11 +154,13 @@ class Hole(NamedTuple):
         behind: They are missing because this agent stood still.
         new: It is the first report of this life; all before it may be missing.
         hidden: More are missing than chance loses: an outage may have hidden a change.
+        returned: The member was silent; in its eyes this agent returns, too.
     """
 
     behind: bool
     new: bool
     hidden: bool
+    returned: bool
 
 
 class Members:
@@ -300,7 +302,8 @@ class Members:
         member.sequence = sequence
         # Later holes are judged by the loss measured before them.
         member.usual_loss = min(max(self.loss, member.loss, CHANCE_FLOOR), LOSS_MAX)
-        return Hole(behind=excused and missed > 0, new=new, hidden=hidden)
+        behind = excused and missed > 0
+        return Hole(behind=behind, new=new, hidden=hidden, returned=member.silent)
 
     def _crowd(self) -> float:
         return max(1.0, 0.2 * len(self.by_agent))
