@@ -18,12 +18,20 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
-from headgate.agent.decision import Refusal
+from headgate.agent.decision import LimitName, Refusal
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import Throttled
 from headgate.agent.integrations import notice_stream
-from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
+from headgate.agent.integrations.asgi import (
+    LimitMiddleware,
+    Receive,
+    Scope,
+    Send,
+    header,
+)
 from headgate.agent.integrations.http_client import (
     AsyncRetryThrottled,
     RetryThrottled,
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from headgate.coordinator.config.configuration import Limit
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 
@@ -132,6 +141,77 @@ def test_a_request_holds_a_slot_until_its_response_has_ended() -> None:
         assert int(refused.headers["retry-after"]) >= 1
         held.release()
         assert client.get(url, headers=ACME).status_code == 200
+
+
+def one_slot(*limits: Limit, clock: Callable[[], float] = time.monotonic) -> Enforcer:
+    """Return a source whose tenant acme has one slot in flight."""
+    source = Enforcer(clock=clock)
+    gold = Group(id=1, name="gold", limits=limits, slots=1)
+    attached = (Attachment((("tenant", "acme"),), 1),)
+    source.configure(
+        Configuration(revision=1, groups=(gold,), attachments=attached), clock()
+    )
+    assert source.limiter(tenant="acme").has_slots
+    source.hold(SetSlots({1: 1}, inf))
+    return source
+
+
+def test_a_caller_that_is_refused_and_muted_holds_no_slot() -> None:
+    source = one_slot(node_limit("requests", 1, 1))
+    limiter = source.limiter(tenant="acme")
+    limiter.charge(requests=6)
+    app = fastapi(source=source, slots=True, mute_refused=True)
+    with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
+        refused = client.get(url, headers=ACME)
+        assert refused.status_code == 429
+        # It is muted for five seconds, and others may work meanwhile.
+        assert limiter.try_slot()
+
+
+def test_a_websocket_holds_its_slot_for_as_long_as_it_lasts() -> None:
+    passed_s = 0.0
+    source = one_slot(clock=lambda: time.monotonic() + passed_s)
+
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
+
+    app = LimitMiddleware(echo, source=source, subject=who, slots=True)
+    with served(app) as url:
+        address = url.replace("http", "ws", 1)
+        with connect(address, additional_headers=ACME, proxy=None) as socket:
+            passed_s = 7_200.0  # longer than the usual lease
+            source.counts(source.clock())
+            assert source.metrics()["slots_in_use"] == 1.0
+            socket.send("still here")
+            assert socket.recv() == "still here"
+        deadline_s = time.monotonic() + PATIENCE_S
+        while source.metrics()["slots_in_use"]:
+            assert time.monotonic() < deadline_s, "the slot comes back"
+            time.sleep(0.01)
+
+
+def test_a_websocket_whose_application_was_refused_is_closed_with_a_reason() -> None:
+    long_name = LimitName("zoë" * 100, "requests", "tenant")
+
+    async def forward(_: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        raise Throttled(Refusal(delay_s=5.0, limit=long_name))
+
+    source = make(node_limit("requests", 1000, 1000))
+    app = LimitMiddleware(forward, source=source, subject=who)
+    with served(app) as url:
+        address = url.replace("http", "ws", 1)
+        with connect(address, additional_headers=ACME, proxy=None) as socket:
+            with pytest.raises(ConnectionClosed):
+                socket.recv()
+            assert socket.close_code == 1013
+            assert socket.close_reason is not None
+            assert socket.close_reason.startswith("refused by requests of group 'zoë")
 
 
 def test_a_group_that_says_so_has_its_callers_wait_for_a_slot() -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from headgate.agent.integrations.notice_stream import NoticeStream
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.handle import DimensionHandle
+    from headgate.agent.limiter.slots import Slot
 
 Scope = MutableMapping[str, object]
 Message = MutableMapping[str, object]
@@ -59,6 +61,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 READ_BY = "headgate.read_by"
 """Member of a scope: the `ReadingLimits` that it has passed."""
+
+MOST_REASON_BYTES = 123
+"""Longest reason of a closed WebSocket (RFC 6455); servers drop the connection on a
+longer one."""
 
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default: shorter than most clients' timeouts."""
@@ -215,16 +221,22 @@ class LimitMiddleware:
     ) -> None:
         """Serve a connection that holds a slot until it has ended."""
         wait_s = self._longest_wait_s if limiter.waits_for_slots else 0.0
-        slot = await limiter.slot(timeout_s=wait_s).take_async()
+        # A connection may last longer than the usual lease, and gives its slot back.
+        slot = await limiter.slot(timeout_s=wait_s, lease_s=inf).take_async()
         if slot:
             with slot:
-                await self._serve(limiter, scope, receive, send)
+                await self._serve(limiter, scope, receive, send, slot)
             return
         marks = [_retry_after(slot.decision)] if not slot.decision.never else []
         await _refuse(scope["type"], slot.decision, marks, send)
 
     async def _serve(
-        self, limiter: Limiter, scope: Scope, receive: Receive, send: Send
+        self,
+        limiter: Limiter,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        slot: Slot | None = None,
     ) -> None:
         """Serve a connection with any costs, in any mode."""
         costs = ONE_REQUEST if self._costs is None else self._costs(scope)
@@ -234,6 +246,8 @@ class LimitMiddleware:
             decision = limiter.try_acquire(**costs)
         if not decision and self._notices is not None:
             self._notices.note(limiter, decision, costs)
+        if not decision and slot is not None:
+            slot.release()  # it may be muted for long, and nothing runs
         links, now = limiter.links(costs), limiter.clock()
         await self._answer(decision, links, now, scope, receive, send)
 
@@ -325,7 +339,8 @@ async def _refuse(
     send: Send,
 ) -> None:
     if kind == "websocket":  # before it is accepted: the server answers 403
-        await send({"type": "websocket.close", "code": 1013, "reason": str(decision)})
+        reason = _fitting(str(decision))
+        await send({"type": "websocket.close", "code": 1013, "reason": reason})
         return
     await _send_problem(TOO_MANY_REQUESTS, refusal_body(decision), marks, send)
 
@@ -333,9 +348,15 @@ async def _refuse(
 async def _turn_away(kind: object, error: InvalidSubject, send: Send) -> None:
     """Answer a caller that names a subject that can't exist."""
     if kind == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": str(error)})
+        reason = _fitting(str(error))
+        await send({"type": "websocket.close", "code": 1008, "reason": reason})
         return
     await _send_problem(BAD_REQUEST, unusable_subject_body(error), [], send)
+
+
+def _fitting(reason: str) -> str:
+    """Return as much of a reason as fits into the frame that closes a WebSocket."""
+    return reason.encode()[:MOST_REASON_BYTES].decode(errors="ignore")
 
 
 async def _send_problem(
