@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from math import ceil, inf
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.middleware import Middleware
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
@@ -41,7 +42,7 @@ from headgate.agent.integrations.notice_stream import NoticeStream
 from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from starlette.requests import Request
 
@@ -550,6 +551,107 @@ def test_kip599_an_asynchronous_client_is_mute_for_all_its_requests() -> None:
 
     with served(fastapi(source=enforcer)) as url:
         assert asyncio.run(main(url)) >= 1.0
+
+
+@contextmanager
+def throttling() -> Generator[str]:
+    """Serve refusals: /A/B is refused after A ms for B ms; / is welcome."""
+
+    async def refuse(request: Request) -> JSONResponse:
+        await asyncio.sleep(request.path_params["after_ms"] / 1e3)
+        return JSONResponse({"throttle_time_ms": request.path_params["for_ms"]}, 429)
+
+    async def welcome(_: Request) -> PlainTextResponse:
+        return PlainTextResponse("welcome")
+
+    refusals = Route("/{after_ms:int}/{for_ms:int}", refuse)
+    with served(Starlette(routes=[Route("/", welcome), refusals])) as url:
+        yield url
+
+
+async def muted_for_s(url: str, first: str, second: str, *, both: bool) -> float:
+    """Return how long a request is held by two refusals of requests sent at once.
+
+    Args:
+        url: Of `throttling`.
+        first: What is refused first.
+        second: What is refused later.
+        both: Send the request that is held after both, else in between.
+    """
+    transport = AsyncRetryThrottled(httpx.AsyncHTTPTransport(), retry=False, mute=True)
+    async with httpx.AsyncClient(transport=transport, timeout=PATIENCE_S) as client:
+        await client.get(url)  # to be connected
+        began_s = time.monotonic()
+        later = asyncio.create_task(client.get(url + second))
+        await client.get(url + first)
+        if both:
+            await later
+        assert (await client.get(url)).status_code == 200
+        held_s = time.monotonic() - began_s
+        assert (await later).status_code == 429
+    return held_s
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [("/0/1500", "/500/1", True), ("/0/600", "/300/1500", False)],
+    ids=["a shorter delay later", "a longer delay meanwhile"],
+)
+def test_a_client_is_mute_until_the_last_of_its_delays_is_over(
+    first: str, second: str, both: bool
+) -> None:
+    mute = RetryThrottled(httpx.HTTPTransport(), retry=False, mute=True)
+    with (
+        throttling() as url,
+        httpx.Client(transport=mute, timeout=PATIENCE_S) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert asyncio.run(muted_for_s(url, first, second, both=both)) >= 1.5
+        client.get(url)
+        began_s = time.monotonic()
+        later = pool.submit(client.get, url + second)
+        time.sleep(0.1)
+        client.get(url + first)
+        if both:
+            later.result()
+        assert client.get(url).status_code == 200
+        assert time.monotonic() - began_s >= 1.5
+
+
+def test_a_retry_is_not_held_beyond_its_deadline_by_what_others_were_told() -> None:
+    given_up = {"retry_throttled": False}
+    mute = RetryThrottled(httpx.HTTPTransport(), deadline_s=1.0, mute=True)
+
+    async def main(url: str) -> float:
+        transport = AsyncRetryThrottled(
+            httpx.AsyncHTTPTransport(), deadline_s=1.0, mute=True
+        )
+        async with httpx.AsyncClient(transport=transport, timeout=PATIENCE_S) as client:
+            await client.get(url)
+            later = asyncio.create_task(
+                client.get(f"{url}/300/20000", extensions=given_up)
+            )
+            began_s = time.monotonic()
+            refused = await client.get(f"{url}/0/600")
+            assert refused.json() == {"throttle_time_ms": 600}
+            assert transport.retried == 0
+            await later
+            return time.monotonic() - began_s
+
+    with (
+        throttling() as url,
+        httpx.Client(transport=mute, timeout=PATIENCE_S) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert asyncio.run(main(url)) < 10.0
+        client.get(url)
+        later = pool.submit(client.get, f"{url}/300/20000", extensions=given_up)
+        time.sleep(0.1)
+        began_s = time.monotonic()
+        assert client.get(f"{url}/0/600").json() == {"throttle_time_ms": 600}
+        assert time.monotonic() - began_s < 10.0
+        assert mute.retried == 0
+        later.result()
 
 
 def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:

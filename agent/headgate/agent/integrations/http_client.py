@@ -67,10 +67,10 @@ class RetryThrottled(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; retry while it is throttled and there is time."""
+        while (held_s := _held_s(self._mutes, request)) > 0.0:
+            self._sleep(held_s)
         end_s = self._clock() + self._deadline_s
         while True:
-            if (held_s := _held_s(self._mutes, request)) > 0.0:
-                self._sleep(held_s)
             response = self._transport.handle_request(request)
             if self._mutes is not None and response.status_code == THROTTLED:
                 response.read()
@@ -83,6 +83,11 @@ class RetryThrottled(httpx.BaseTransport):
                 return response
             response.close()
             self._sleep(delay_s)
+            # Another caller may have been given a longer delay meanwhile.
+            while (held_s := _held_s(self._mutes, request)) > 0.0:
+                if self._clock() + held_s > end_s:
+                    return response
+                self._sleep(held_s)
             self.retried += 1
 
     def close(self) -> None:
@@ -116,10 +121,10 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; retry while it is throttled and there is time."""
+        while (held_s := _held_s(self._mutes, request)) > 0.0:  # noqa: ASYNC110 RUF100  # it is known for how long
+            await asyncio.sleep(held_s)
         end_s = self._clock() + self._deadline_s
         while True:
-            if (held_s := _held_s(self._mutes, request)) > 0.0:
-                await asyncio.sleep(held_s)
             response = await self._transport.handle_async_request(request)
             if self._mutes is not None and response.status_code == THROTTLED:
                 await response.aread()
@@ -132,6 +137,10 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
                 return response
             await response.aclose()
             await asyncio.sleep(delay_s)
+            while (held_s := _held_s(self._mutes, request)) > 0.0:
+                if self._clock() + held_s > end_s:
+                    return response
+                await asyncio.sleep(held_s)
             self.retried += 1
 
     async def aclose(self) -> None:

@@ -31,10 +31,14 @@ class Mutes:
         self._until_s: dict[Hashable, float] = {}
 
     def mute(self, caller: Hashable, delay_s: float) -> None:
-        """Mute a caller from now on, for `LONGEST_MUTE_S` at most."""
+        """Mute a caller from now on, for `LONGEST_MUTE_S` at most.
+
+        A longer delay that it was given before goes on.
+        """
         if len(self._until_s) >= MOST_MUTED:
             self._let_go()
-        self._until_s[caller] = self._clock() + min(delay_s, LONGEST_MUTE_S)
+        until_s = self._clock() + min(delay_s, LONGEST_MUTE_S)
+        self._until_s[caller] = max(until_s, self._until_s.get(caller, until_s))
 
     def left_s(self, caller: Hashable) -> float:
         """Return how long to hold the next request of a caller; 0 if it is free."""
