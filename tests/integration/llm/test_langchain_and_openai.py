@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,49 @@ def test_many_at_once_are_retried_until_they_are_served(provider: str) -> None:
         return transport.pacing
 
     assert asyncio.run(ask()).retried > 0
+
+
+def test_what_is_held_is_held_on_if_nothing_is_left_meanwhile() -> None:
+    app = FastAPI()
+
+    @app.get("/{after_s}/{left}/{reset}")
+    async def answer(
+        after_s: float, left: str, reset: str, response: Response
+    ) -> dict[str, str]:
+        await asyncio.sleep(after_s)
+        response.headers["x-ratelimit-remaining-requests"] = left
+        response.headers["x-ratelimit-reset-requests"] = reset
+        return {}
+
+    async def ask(url: str) -> float:
+        transport = AsyncPacedTransport(httpx.AsyncHTTPTransport())
+        async with httpx.AsyncClient(transport=transport, timeout=60.0) as client:
+            await client.get(f"{url}/0/9/0s")  # to be connected
+            began_s = time.monotonic()
+            later = asyncio.create_task(client.get(f"{url}/0.3/0/1500ms"))
+            await client.get(f"{url}/0/0/600ms")
+            await client.get(f"{url}/0/9/0s")
+            asked_s = time.monotonic() - began_s
+            await later
+        assert transport.pacing.held == 1
+        return asked_s
+
+    transport = PacedTransport(httpx.HTTPTransport())
+    with (
+        served(app) as url,
+        httpx.Client(transport=transport, timeout=60.0) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert asyncio.run(ask(url)) >= 1.5
+        client.get(f"{url}/0/9/0s")
+        began_s = time.monotonic()
+        later = pool.submit(client.get, f"{url}/0.3/0/1500ms")
+        time.sleep(0.1)
+        client.get(f"{url}/0/0/600ms")
+        client.get(f"{url}/0/9/0s")
+        assert time.monotonic() - began_s >= 1.5
+        later.result()
+    assert transport.pacing.held == 1
 
 
 def test_a_hold_beyond_the_deadline_is_not_waited_for() -> None:

@@ -64,14 +64,19 @@ class Pacing:
         self._lock = threading.Lock()
         self._not_before_s = float("-inf")
 
-    def hold_s(self, end_s: float) -> float:
-        """Return the seconds to wait before sending, at most until `end_s`."""
+    def hold_s(self, end_s: float, *, again: bool = False) -> float:
+        """Return the seconds to wait before sending, at most until `end_s`.
+
+        Args:
+            end_s: When the request is held no longer.
+            again: It was held already, and is counted.
+        """
         now = self.clock()
         with self._lock:
             wait_s = min(self._not_before_s, end_s) - now
             if wait_s <= 0.0:
                 return 0.0
-            self.held += 1
+            self.held += not again
             return wait_s
 
     def note(self, response: httpx.Response) -> None:
@@ -117,7 +122,10 @@ class PacedTransport(httpx.BaseTransport):
         pacing = self.pacing
         end_s = pacing.clock() + pacing.deadline_s
         while True:
-            self._sleep(pacing.hold_s(end_s))
+            wait_s = pacing.hold_s(end_s)
+            while wait_s > 0.0:
+                self._sleep(wait_s)  # meanwhile others may hear that nothing is left
+                wait_s = pacing.hold_s(end_s, again=True)
             response = self._transport.handle_request(request)
             pacing.note(response)
             if not _to_retry(request, response):
@@ -149,7 +157,10 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
         pacing = self.pacing
         end_s = pacing.clock() + pacing.deadline_s
         while True:
-            await asyncio.sleep(pacing.hold_s(end_s))
+            wait_s = pacing.hold_s(end_s)
+            while wait_s > 0.0:
+                await asyncio.sleep(wait_s)
+                wait_s = pacing.hold_s(end_s, again=True)
             response = await self._transport.handle_async_request(request)
             pacing.note(response)
             if not _to_retry(request, response):
