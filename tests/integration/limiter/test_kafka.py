@@ -7,6 +7,7 @@ import time
 from importlib import import_module
 from itertools import count
 from math import inf
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +112,34 @@ def test_kip599_a_producer_heeds_what_a_controller_said_less_what_was_waited(
     began_s = time.monotonic()
     patient.send(topic, b"x")
     assert time.monotonic() - began_s < 10.0
+
+
+def test_kip599_a_producer_heeds_the_longest_of_what_controllers_said(
+    producer: Kafka, topic: str
+) -> None:
+    enforcer = make(node_limit("publish_messages", 1_000, 1_000))
+    patient = ThrottledProducer(producer, enforcer, subject=who)
+    began_s = time.monotonic()
+    patient.heed(Throttled(Refusal(delay_s=1.0)))
+    patient.heed(Throttled(Refusal(delay_s=0.01)))
+    patient.send(topic, b"x")
+    assert time.monotonic() - began_s >= 1.0
+    # One that another thread hears of while a record waits:
+    began_s = time.monotonic()
+    patient.heed(Throttled(Refusal(delay_s=1.0)))
+    later = Timer(0.3, patient.heed, [Throttled(Refusal(delay_s=1.7))])
+    later.start()
+    patient.send(topic, b"x")
+    assert time.monotonic() - began_s >= 2.0
+    later.join()
+    # All of them together are waited for no longer than `block_s`.
+    hasty = ThrottledProducer(producer, enforcer, subject=who, block_s=1.5)
+    hasty.heed(Throttled(Refusal(delay_s=1.0)))
+    later = Timer(0.3, hasty.heed, [Throttled(Refusal(delay_s=1.7))])
+    later.start()
+    with pytest.raises(Throttled):
+        hasty.send(topic, b"x")
+    later.join()
 
 
 @pytest.mark.parametrize("delay_s", [inf, 1e10])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from math import inf
-from threading import TIMEOUT_MAX
+from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import Throttled
@@ -150,6 +150,7 @@ class ThrottledProducer:
         self._block_s = block_s
         self._clock = clock
         self._controller: Throttled | None = None
+        self._heeding = Lock()
         self._notices_topic = notices_topic
         self._boards: dict[str, NoticeBoard] = {}
 
@@ -160,7 +161,11 @@ class ThrottledProducer:
             refusal: What the controller said, such as about a topic to be created.
         """
         at_s = time.monotonic() if refusal.at_s is None else refusal.at_s
-        self._controller = Throttled(refusal.decision, at_s=at_s)
+        heeded = Throttled(refusal.decision, at_s=at_s)
+        with self._heeding:
+            before = self._controller
+            if before is None or _ends_s(before) < _ends_s(heeded):
+                self._controller = heeded
 
     def send(
         self,
@@ -190,8 +195,7 @@ class ThrottledProducer:
         size = len(value or b"") + len(key or b"")
         size += sum(len(name) + len(content) for name, content in headers or ())
         costs = {"publish_messages": float(messages), "publish_bytes": float(size)}
-        if self._controller is not None:
-            self._wait_for_controller(self._controller, limiter.validate(**costs))
+        self._wait_for_controller(limiter, costs)
         decision = limiter.try_acquire(**costs) if self._block_s <= 0.0 else None
         if decision is None:
             began_s = self._clock()
@@ -230,14 +234,24 @@ class ThrottledProducer:
             self._notices_topic, value=notice.to_json().encode(), key=key, headers=None
         )
 
-    def _wait_for_controller(self, controller: Throttled, own: Decision) -> None:
-        """Wait for the longer of both delays, or raise where that takes too long."""
-        refused = composed(own, controller, time.monotonic())
-        if refused.delay_s > min(self._block_s, TIMEOUT_MAX):
-            raise Throttled(refused)
-        time.sleep(refused.delay_s)
-        self.throttle_s += refused.delay_s
-        self._controller = None
+    def _wait_for_controller(
+        self, limiter: Limiter, costs: Mapping[str, float]
+    ) -> None:
+        """Wait for the longer of both delays, or raise where that takes too long.
+
+        Meanwhile another thread may heed a longer one.
+        """
+        end_s = time.monotonic() + min(self._block_s, TIMEOUT_MAX)
+        while (controller := self._controller) is not None:
+            now = time.monotonic()
+            refused = composed(limiter.validate(**costs), controller, now)
+            if refused.delay_s > max(end_s - now, 0.0):
+                raise Throttled(refused)
+            time.sleep(refused.delay_s)
+            self.throttle_s += refused.delay_s
+            with self._heeding:
+                if self._controller is controller:
+                    self._controller = None
 
 
 class ThrottledConsumer:
@@ -352,6 +366,12 @@ class ThrottledConsumer:
             return timeout_ms
         due_in_s = min(self._paused.values()) - self._clock()
         return max(0, min(timeout_ms, int(min(due_in_s, LONGEST_POLL_S) * 1e3) + 1))
+
+
+def _ends_s(refusal: Throttled) -> float:
+    """Return when a controller's delay is over."""
+    assert refusal.at_s is not None
+    return refusal.at_s + refusal.decision.delay_s
 
 
 def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
