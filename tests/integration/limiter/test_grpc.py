@@ -308,6 +308,37 @@ def test_kip599_the_trailers_tell_what_a_controller_said_less_what_was_waited(
         server.stop(None).wait()
 
 
+@pytest.mark.parametrize("pending", [None, 10])
+def test_kip599_an_asynchronous_server_tells_what_its_plain_functions_were_told(
+    pending: int | None,
+) -> None:
+    async def main() -> None:
+        enforcer = make(node_limit("requests", 1000, 1000))
+        interceptor = AsyncLimitInterceptor(
+            enforcer, subject=who, max_pending_requests_per_connection=pending
+        )
+        server = aio.server(interceptors=[interceptor])
+        server.add_generic_rpc_handlers([FORWARD])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            unary = channel.unary_unary("/test.Echo/unary_unary")
+            with pytest.raises(aio.AioRpcError) as caught:
+                await unary(b"x", metadata=ACME, timeout=10)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert 25_000 < told_ms(caught.value) <= 30_000
+            stream = channel.unary_stream("/test.Echo/unary_stream")
+            responses = stream(b"x", metadata=ACME, timeout=10)
+            assert await responses.read() == b"x"
+            with pytest.raises(aio.AioRpcError) as caught:
+                await responses.read()
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert 25_000 < told_ms(caught.value) <= 30_000
+        await server.stop(None)
+
+    asyncio.run(main())
+
+
 def test_kip599_a_caller_that_was_refused_is_muted_for_its_delay() -> None:
     enforcer = make(node_limit("requests", 10, 1))
     interceptor = LimitInterceptor(enforcer, subject=who, mute_refused=True)

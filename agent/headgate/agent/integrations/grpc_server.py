@@ -22,6 +22,7 @@ import asyncio
 import inspect
 import time
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
@@ -78,6 +79,8 @@ class _Details(Protocol):
 
 class _Context(PeerContext, Protocol):
     def abort(self, code: object, details: str) -> object: ...
+    def set_code(self, code: object) -> object: ...
+    def set_details(self, details: str) -> object: ...
     def is_active(self) -> bool: ...
     def time_remaining(self) -> float | None: ...
     def set_trailing_metadata(
@@ -224,21 +227,37 @@ class _AsyncLimitInterceptor:
         else:
             decision = limiter.try_acquire(**costs)
 
-        async def abort(context: _Context, refused: Decision) -> None:
-            self._rules.note_refused(limiter, refused)
-            context.set_trailing_metadata(_trailers(refused))
-            status = _status("RESOURCE_EXHAUSTED")
-            await cast("Awaitable[None]", context.abort(status, str(refused)))
-
         if decision:
             if decision.delay_s > 0.0:
                 await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
-            return _passing_on_async(cast("_Handler", handler), abort)
+            return self._passing_on(cast("_Handler", handler), limiter)
 
         async def refuse(_: object, context: _Context) -> None:
-            await abort(context, decision)
+            await self._abort(limiter, context, decision)
 
         return _made_like(cast("_Handler", handler), refuse)
+
+    def _passing_on(self, handler: _Handler, limiter: Limiter) -> object:
+        """Return a handler that passes on what a controller said to its servicer."""
+        if not _is_plain(handler):
+            return _passing_on_async(handler, partial(self._abort, limiter))
+
+        # In a plain function's thread `abort` would overtake what it has streamed.
+        def end(context: _Context, refused: Decision) -> None:
+            self._rules.note_refused(limiter, refused)
+            context.set_trailing_metadata(_trailers(refused))
+            context.set_code(_status("RESOURCE_EXHAUSTED"))
+            context.set_details(str(refused))
+
+        return _limited(handler, lambda _: None, end)
+
+    async def _abort(
+        self, limiter: Limiter, context: _Context, refused: Decision
+    ) -> None:
+        self._rules.note_refused(limiter, refused)
+        context.set_trailing_metadata(_trailers(refused))
+        status = _status("RESOURCE_EXHAUSTED")
+        await cast("Awaitable[None]", context.abort(status, str(refused)))
 
 
 def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
@@ -356,7 +375,7 @@ def _limited(
     Args:
         handler: Serves the call.
         admit: Waits as long as the call must; raises if it is refused.
-        abort: Refuses the call; raises.
+        abort: Ends the call as refused; may raise.
     """
     inner = _behaviour(handler)
 
@@ -399,11 +418,15 @@ def _passing_on_async(
         except Throttled as error:
             await abort(context, composed(ADMITTED, error, time.monotonic()))
 
-    if inspect.iscoroutinefunction(inner):
-        return _made_like(handler, unary)
-    if inspect.isasyncgenfunction(inner):
-        return _made_like(handler, stream)
-    return handler  # a plain function, or one that writes to the context itself
+    # A coroutine may also write its responses to the context itself.
+    made = stream if inspect.isasyncgenfunction(inner) else unary
+    return _made_like(handler, made)
+
+
+def _is_plain(handler: _Handler) -> bool:
+    """Return whether a servicer of `grpc.aio` is a plain function."""
+    inner = _behaviour(handler)
+    return not (inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner))
 
 
 def _reading(handler: object, limits: ReadingLimits | None) -> object:
