@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from celery import Celery
 from celery.exceptions import ImproperlyConfigured
-from celery.worker.state import revoked
+from celery.worker.state import revoked, revoked_stamps
 from tests.integration.frameworks.rigs import AGE_S, EXAMPLES, PATIENCE_S, until
 from tests.integration.limiter.making import make, node_limit
 
@@ -21,6 +21,7 @@ from headgate.agent.integrations.workers.celery import HeldTasks
 from headgate.celery import limit_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from celery.worker.request import Request
@@ -193,6 +194,11 @@ class _Request(str):
     expired: bool
     id: str
     expires = True
+    stamps: Mapping[str, object]
+
+    @property
+    def stamped_headers(self) -> list[str]:
+        return list(self.stamps)
 
     def maybe_expire(self) -> bool:
         return self.expired
@@ -210,8 +216,11 @@ def _held(clock: _Clock, *, strict: bool = False) -> HeldTasks:
     return HeldTasks("mail", subject, limiter_cache(source), costs, clock=clock)
 
 
-def _request(tenant: str, *, expired: bool = False, id_: str = "") -> Request:
+def _request(
+    tenant: str, *, expired: bool = False, id_: str = "", **stamps: object
+) -> Request:
     request = _Request(tenant)
+    request.stamps = stamps
     request.expired = expired
     request.id = id_
     return cast("Request", request)
@@ -224,12 +233,19 @@ def test_tasks_that_celery_will_discard_are_charged_nothing() -> None:
     revoked.add("taken back")
     for _ in range(5):
         held.add((_request("acme", id_="taken back"), 1))
-    out = [held.pop()[1] for _ in range(25)]
+    # As `control.revoke_by_stamped_headers` notes it.
+    stamps = cast("dict[str, list[str]]", revoked_stamps)  # not as its stubs say
+    stamps["batch"] = ["one", "two"]
+    held.add((_request("acme", batch="two"), 1))
+    held.add((_request("acme", mark="x", batch=["three", "one"]), 1))
+    out = [held.pop()[1] for _ in range(27)]
     revoked.discard("taken back")
-    assert out == [1.0] * 25
+    assert out == [1.0] * 27
     for _ in range(2):
-        held.add((_request("acme"), 1))
-    assert [held.pop()[1] for _ in range(2)] == [1.0, 0.0], "one of 25 was charged"
+        held.add((_request("acme", batch="three"), 1))
+    last = [held.pop()[1] for _ in range(2)]
+    stamps.clear()
+    assert last == [1.0, 0.0], "one of 27 was charged"
 
 
 def test_a_subject_in_debt_does_not_hold_up_the_others() -> None:

@@ -32,6 +32,8 @@ from celery.exceptions import ImproperlyConfigured
 from celery.signals import celeryd_init
 from celery.worker.consumer.consumer import Consumer
 from celery.worker.state import revoked as revoked_tasks
+from celery.worker.state import revoked_stamps
+from kombu.utils.functional import maybe_list
 
 from headgate.agent.errors import HeadgateError
 from headgate.agent.integrations.sources import limiter_cache
@@ -316,4 +318,16 @@ class HeldTasks:
 def _is_dropped(request: Request) -> bool:
     """Return whether Celery will discard a task: it has expired, or was revoked."""
     expired = bool(request.expires and request.maybe_expire())
-    return expired or request.id in revoked_tasks
+    return expired or request.id in revoked_tasks or _is_revoked_by_stamp(request)
+
+
+def _is_revoked_by_stamp(request: Request) -> bool:
+    """Return whether a task bears a stamp that was revoked."""
+    if not revoked_stamps:
+        return False
+    return any(
+        value in maybe_list(revoked_stamps[header])
+        for header in request.stamped_headers or ()
+        if header in revoked_stamps
+        for value in maybe_list(request.stamps.get(header)) or ()
+    )
