@@ -310,6 +310,40 @@ def test_the_library_alone_is_limited_by_attempt(litellm: ModuleType) -> None:
     _run(call())
 
 
+def test_a_stream_of_the_library_is_charged_if_its_reader_is_cancelled(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+    read: list[object] = []
+
+    async def request() -> None:
+        stream = await gateway.complete(
+            None,
+            stream=True,
+            mock_response="word " * 500,
+            metadata={"user_api_key_team_id": "acme"},
+        )
+        async for chunk in cast("AsyncIterator[object]", stream):
+            read.append(chunk)
+            if len(read) == 5:
+                await asyncio.sleep(PATIENCE_S)
+
+    async def serve() -> None:
+        task = asyncio.create_task(request())
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(read) < 5:
+            assert time.monotonic() < deadline_s, "no answer"
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gateway.settled()
+        assert gateway.spent("requests") == 1.0
+        assert gateway.spent("tokens") > 0.0
+
+    _run(serve())
+
+
 def test_a_refusal_is_429_and_says_when_to_come_back(litellm: ModuleType) -> None:
     gateway = Gateway(litellm, requests=1.0)
 

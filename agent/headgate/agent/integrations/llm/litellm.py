@@ -260,22 +260,28 @@ class _LiteLLMLimiter:
         call = self.calls.find(call_id)
         if call is not None:
             call.by_attempt = by_attempt
-            self._watch(call)
+            self._watch(call, data.get("litellm_logging_obj"))
         if decision.delay_s > 0.0:
             await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
-    def _watch(self, call: TokenCall) -> None:
+    def _watch(self, call: TokenCall, log: object) -> None:
         """Settle the call some time after its task has ended, if nobody else did.
 
         A call that is cancelled, and a stream whose client has gone before its first
         chunk, end without any hook.
+
+        Args:
+            call: It has just begun.
+            log: LiteLLM's own, which knows when the first chunk of an answer came; the
+                library has no hook for that.
         """
         task = asyncio.current_task()
         if task is None:
             return
 
         def ended(ended: asyncio.Task[object]) -> None:
-            if ended.cancelled() and not call.streamed:
+            begun = call.streamed or _field(log, "completion_start_time") is not None
+            if ended.cancelled() and not begun:
                 self.calls.cancelled(call.call_id)
                 return
             loop = ended.get_loop()
