@@ -169,6 +169,21 @@ def test_a_caller_that_is_refused_and_muted_holds_no_slot() -> None:
         assert limiter.try_slot()
 
 
+def test_a_caller_that_found_no_slot_is_muted_alike() -> None:
+    source = one_slot()
+    held = source.limiter(tenant="acme").try_slot()
+    app = fastapi(source=source, slots=True, mute_refused=True)
+    with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
+        refused = client.get(url, headers=ACME)
+        assert refused.status_code == 429
+        held.release()
+        began_s = time.monotonic()
+        assert client.get(url, headers=ACME).status_code == 200
+        told_s = refused.json()["throttle_time_ms"] / 1e3
+        # It began when the server had sent the answer, before it was read here.
+        assert time.monotonic() - began_s >= 0.5 * told_s
+
+
 def test_a_websocket_holds_its_slot_for_as_long_as_it_lasts() -> None:
     passed_s = 0.0
     source = one_slot(clock=lambda: time.monotonic() + passed_s)

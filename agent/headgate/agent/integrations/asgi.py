@@ -227,8 +227,11 @@ class LimitMiddleware:
             with slot:
                 await self._serve(limiter, scope, receive, send, slot)
             return
-        marks = [_retry_after(slot.decision)] if not slot.decision.never else []
-        await _refuse(scope["type"], slot.decision, marks, send)
+        kind, refused = scope["type"], slot.decision
+        marks = [_retry_after(refused)] if not refused.never else []
+        if self._mute_refused and kind == "http" and not refused.never:
+            send = _muting(send, refused.delay_s)
+        await _refuse(kind, refused, marks, send)
 
     async def _serve(
         self,
