@@ -190,7 +190,7 @@ class Lifecycle:
             level = min(self._of_this_period(key, *stored), level)
         else:
             on = self._recomputation.conditions(now)
-            start = start_level(block, slot, on, state.settings)
+            start = start_level(block, slot, on)
             level = max(start, level) if unused_s < inf else start
         until = now
         if unused_s < inf:

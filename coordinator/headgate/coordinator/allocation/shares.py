@@ -62,7 +62,6 @@ from headgate.coordinator.table.one_or_many import (
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
-    from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
 AT_ONCE_COSTS = 8.0
@@ -248,16 +247,14 @@ def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> N
     block.swung[slots] = greater(block.swung[slots], swing)
 
 
-def start_level(
-    block: LedgerBlock, slot: int, on: Conditions, settings: Settings
-) -> float:
+def start_level(block: LedgerBlock, slot: int, on: Conditions) -> float:
     """Return the initial level of a ledger that neither the API nor any agent knows.
 
     It is the margin that full demand would need, and never a full bucket: an agent that
     is restarted every few seconds would get a burst each time.
     """
     rate, burst = block.rate.item(slot), block.burst.item(slot)
-    unseen_s = on.lag_s + settings.interval_s
+    unseen_s = on.lag_s + on.settings.interval_s
     margin = MARGIN_SIGMAS * sqrt(block.cost.item(0, slot) * rate * unseen_s)
     return min(margin, MARGIN_PART * burst)
 
