@@ -71,13 +71,15 @@ class Lifecycle:
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
 
     def _reopen(self, block: LedgerBlock, slot: int) -> None:
-        """Let a new ledger whose limit has changed have begun under that limit."""
+        """Let a new ledger whose limit has changed begin now, under that limit."""
         bootstrap, number = self._state.bootstrap, int(block.number[slot])
         opened = bootstrap.how_opened(number)
         if opened is not None:
-            spent = block.admitted[0, slot] - block.begun_admitted[slot]
-            level = min(block.belief[slot] + spent, block.burst[slot])
-            bootstrap.reopened(number, opened._replace(level=float(level)))
+            spent = block.admitted.item(0, slot) - block.begun_admitted.item(slot)
+            level = min(block.belief.item(slot) + spent, block.burst.item(slot))
+            level -= bootstrap.moved_by(number, inf)  # the others have spent that
+            at = block.at.item(slot)
+            bootstrap.reopened(number, Opened(level, at, opened.until))
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -286,16 +288,20 @@ class Lifecycle:
         self._recomputation.settle(block, np.array([slot]), now)
         level = self._of_this_period(key, level, age_s)
         rate, burst = block.rate.item(slot), block.burst.item(slot)
+        belief = block.belief.item(slot)
+        change = min(level + rate * age_s, burst) - belief
         opened = state.bootstrap.how_opened(number)
-        if opened is None:
-            change = min(level + rate * age_s, burst) - block.belief.item(slot)
-        else:
-            level += rate * (opened.at - held_at)
-            change = min(level, burst) - opened.level
-            change -= state.bootstrap.moved_by(number, held_at)
+        if opened is not None:
             own, begun = block.admitted.item(0, slot), block.begun_admitted.item(slot)
-            if counted > begun:  # else, and where it is NaN, it includes nothing
-                change += min(counted, own) - begun
+            included = min(counted, own) - begun if counted > begun else 0.0
+            moved = state.bootstrap.moved_by(number, held_at)
+            later = state.bootstrap.moved_by(number, inf) - moved
+            # Too little if that level has reached B since.
+            change += included + begun - own + later
+            # Too little if this ledger has.
+            then_left = min(level + rate * (opened.at - held_at), burst)
+            change = max(change, then_left - opened.level + included - moved)
+            change = min(change, burst - belief)
             told = Opened(opened.level + change, opened.at, opened.at)
             state.bootstrap.reopened(number, told)
         block.level[slot] += change

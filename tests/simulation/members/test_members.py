@@ -228,6 +228,87 @@ def test_a_group_that_is_changed_while_its_level_is_asked_for_forgets_nothing(
     assert level == pytest.approx(19.0 - 60.0, abs=0.1)
 
 
+@pytest.mark.parametrize("included", [False, True])
+@pytest.mark.parametrize(("rate", "times"), [(100.0, 0), (100.0, 1), (1000.0, 13)])
+def test_what_has_flowed_in_before_a_slow_answer_of_the_api_is_not_owed(
+    rate: float, times: int, included: bool
+) -> None:
+    """It tells what was left when the ledger began, or what is left now."""
+    members = met(2, rate, rate)
+    members.ask(0, "g")
+    members.run(members.now + 0.3)
+    members.leave(0)
+    members.run(members.now + 0.1)
+    begun_s, passed = members.now, int(bool(members.ask(1, "g")))
+    while members.now < begun_s + 1.5:
+        passed += sum(bool(members.ask(1, "g")) for _ in range(times))
+        members.run(members.now + 0.02)
+    late, one, full = members.all[1], np.array([1]), np.array([rate])
+    before = late.coordinator.explain(1, "requests", members.now).level
+    told = Restored("requests", one, full, age_s=1.5)
+    if included:
+        told = replace(told, age_s=0.0, counted=np.array([float(passed)]))
+    members.step(late, told)
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert before - times - 1.0 <= level <= rate
+    assert level > 0.0
+
+
+def test_a_level_of_a_limit_whose_rate_was_lowered_meanwhile_is_taken_as_it_is() -> (
+    None
+):
+    members = met(2, 1000.0, 2000.0)
+    assert members.ask(0, "g", 1990.0)
+    members.run(members.now + 0.05)
+    members.leave(0)
+    members.run(members.now + 0.05)
+    passed = int(bool(members.ask(1, "g")))
+    members.run(members.now + 0.3)
+    passed += sum(bool(members.ask(1, "g")) for _ in range(200))
+    members.run(members.now + 0.05)
+    group = Group(id=1, name="g", limits=(limit(10.0, 2000.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    lowered = replace(configured(group, other), revision=2)
+    late, one = members.all[1], np.array([1])
+    late.enforcer.configure(lowered, members.now, wall_s=WALL_S)
+    members.step(late, Configured(lowered, 2))
+    members.run(members.now + 0.05)
+    counted = np.array([float(passed)])
+    members.step(late, Restored("requests", one, np.array([300.0]), counted=counted))
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert passed > 20
+    assert level == pytest.approx(300.0, abs=1.0)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("by_others", [3, 10])
+def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
+    by_others: int, changed: bool
+) -> None:
+    members = met(2, 20.0 / 3600.0, 20.0)
+    members.ask(0, "g")
+    members.run(members.now + 0.05)
+    members.ask(1, "g")
+    members.run(members.now + 0.01)
+    passed = 2 + sum(bool(members.ask(0, "g")) for _ in range(by_others))
+    members.leave(0)
+    members.run(members.now + 0.04)
+    late = members.all[1]
+    if changed:
+        limits = (limit(20.0 / 3600.0, 20.0),)
+        group = Group(id=1, name="g", limits=limits, soft_threshold=0.5)
+        other = Group(id=2, name="other", limits=(limit(10.0),))
+        which = replace(configured(group, other), revision=2)
+        late.enforcer.configure(which, members.now, wall_s=WALL_S)
+        members.step(late, Configured(which, 2))
+    members.run(members.now + 0.02)
+    one, left = np.array([1]), np.array([20.0 - passed])
+    members.step(late, Restored("requests", one, left, counted=np.array([1.0])))
+    members.run(members.now + 2.0)
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
 @pytest.mark.parametrize("told_s", [0.0, 0.06])
 def test_a_limit_that_is_lowered_while_its_level_is_asked_for_owes_nothing(
     told_s: float,
