@@ -290,7 +290,7 @@ class Agent:
         self.close()
 
     def _follow(self, snapshot: Snapshot) -> None:
-        """Take a configuration from the watch, in its thread."""
+        """Take a configuration from the watch; from any thread."""
         self._runtime.follow(snapshot, kept=self._watch.source == "disk")
 
     def _start(self) -> None:

@@ -293,7 +293,8 @@ class Lifecycle:
         opened = state.bootstrap.how_opened(number)
         if opened is not None:
             own, begun = block.admitted.item(0, slot), block.begun_admitted.item(slot)
-            included = min(counted, own) - begun if counted > begun else 0.0
+            # If it is more than this life has used, it is of an earlier one.
+            included = counted - begun if begun < counted <= own else 0.0
             moved = state.bootstrap.moved_by(number, held_at)
             later = state.bootstrap.moved_by(number, inf) - moved
             # Too little if that level has reached B since.

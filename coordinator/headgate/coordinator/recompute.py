@@ -237,7 +237,7 @@ class Recomputation:
         busy = ~block.full[at] | asked | (block.pending_at[at] < inf)
         # Once a report has arrived the window widens; don't wait another tick.
         arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
-        # An agent that hears nobody can't count on that (`_know`), so it doesn't wait.
+        # An agent that hears nobody can't count on that (`know`), so it doesn't wait.
         arrives = chosen(arrives > now, arrives, inf)
         # It also widens once they have heeded it, or left a larger part.
         busy |= lesser(block.heeding_at[at], block.part_next_at[at]) < inf

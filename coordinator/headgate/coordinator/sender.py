@@ -105,9 +105,9 @@ def _optional(
 ) -> dict[str, Floats | None]:
     """Return the columns of rows that may be absent, ``float64[N]``.
 
-    E of each ledger, unless one to be told, ``bool[N]``, is unsure; and, unless all are
-    0, what is used inside each row's group, how old new ledgers are, and what this
-    agent had admitted before them.
+    E of each ledger is left out if it is unsure for a row to be told (`rows`,
+    ``bool[N]``).  What is used inside each row's group, how old new ledgers are, and
+    what this agent had admitted before them, are left out if all are 0.
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s

@@ -144,10 +144,14 @@ def test_a_request_holds_a_slot_until_its_response_has_ended() -> None:
         assert client.get(url, headers=ACME).status_code == 200
 
 
-def one_slot(*limits: Limit, clock: Callable[[], float] = time.monotonic) -> Enforcer:
+def one_slot(
+    *limits: Limit,
+    clock: Callable[[], float] = time.monotonic,
+    refusal: RefusalMode = "reject",
+) -> Enforcer:
     """Return a source whose tenant acme has one slot in flight."""
     source = Enforcer(clock=clock)
-    gold = Group(id=1, name="gold", limits=limits, slots=1)
+    gold = Group(id=1, name="gold", limits=limits, slots=1, refusal=refusal)
     attached = (Attachment((("tenant", "acme"),), 1),)
     source.configure(
         Configuration(revision=1, groups=(gold,), attachments=attached), clock()
@@ -167,6 +171,36 @@ def test_a_caller_that_is_refused_and_muted_holds_no_slot() -> None:
         assert refused.status_code == 429
         # It is muted for five seconds, and others may work meanwhile.
         assert limiter.try_slot()
+
+
+@pytest.mark.parametrize("refusal", ["reject", "delay"])
+def test_a_caller_that_is_muted_after_its_answer_holds_no_slot(
+    refusal: RefusalMode,
+) -> None:
+    """A controller refused its application, or it was admitted with a delay."""
+    source = one_slot(node_limit("requests", 1, 1), refusal=refusal)
+    limiter = source.limiter(tenant="acme")
+    delays = refusal == "delay"
+    limiter.charge(requests=6 * delays)
+
+    async def root(_: object) -> PlainTextResponse:
+        if not delays:
+            raise Throttled(Refusal(delay_s=5.0))
+        return PlainTextResponse("hello")
+
+    options = {"subject": who, "slots": True, "mute_refused": True}
+    limited = Middleware(LimitMiddleware, source=source, **options)  # type: ignore[arg-type]  # options by name
+    app = Starlette(routes=[Route("/", root)], middleware=[limited])
+    with (
+        served(app) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+        client.stream("GET", url, headers=ACME) as answer,
+    ):
+        assert answer.status_code == (200 if delays else 429)
+        deadline_s = time.monotonic() + 2.0
+        while not limiter.try_slot():
+            assert time.monotonic() < deadline_s, "muted for five seconds"
+            time.sleep(0.01)
 
 
 def test_a_caller_that_found_no_slot_is_muted_alike() -> None:

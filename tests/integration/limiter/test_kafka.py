@@ -151,6 +151,9 @@ def test_kip599_nobody_waits_for_what_a_controller_refused_for_ever(
     patient.heed(Throttled(Refusal(delay_s=delay_s, never=delay_s == inf)))
     with pytest.raises(Throttled):
         patient.send(topic, b"x")
+    patient.heed(Throttled(Refusal(delay_s=0.01)))  # the limit of 0 was raised
+    if delay_s == inf:
+        patient.send(topic, b"x")
 
 
 def test_ably_receivers_hear_on_a_topic_what_was_refused_to_a_producer(

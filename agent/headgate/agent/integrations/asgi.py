@@ -249,10 +249,8 @@ class LimitMiddleware:
             decision = limiter.try_acquire(**costs)
         if not decision and self._notices is not None:
             self._notices.note(limiter, decision, costs)
-        if not decision and slot is not None:
-            slot.release()  # it may be muted for long, and nothing runs
         links, now = limiter.links(costs), limiter.clock()
-        await self._answer(decision, links, now, scope, receive, send)
+        await self._answer(decision, links, now, scope, receive, send, slot)
 
     async def _answer(
         self,
@@ -262,6 +260,7 @@ class LimitMiddleware:
         scope: Scope,
         receive: Receive,
         send: Send,
+        slot: Slot | None = None,
     ) -> None:
         """Refuse, or serve the connection and mute it afterwards."""
         kind = scope["type"]
@@ -271,28 +270,33 @@ class LimitMiddleware:
         mutes = decision.delay_s > 0.0 and kind == "http"
         if not decision:
             if mutes and self._mute_refused and not decision.never:
-                send = _muting(send, decision.delay_s)
+                send = _muting(send, decision.delay_s, slot)
             await _refuse(kind, decision, marks, send)
             return
         answer = send
         if mutes:  # admitted, but no next request until then
-            answer = _muting(answer, decision.delay_s)
+            answer = _muting(answer, decision.delay_s, slot)
         if self._headers and kind == "http":
             answer = _marked(answer, marks)
         try:
             await self.app(scope, receive, answer)
         except Throttled as error:
-            await self._pass_on(error, decision, scope, send)
+            await self._pass_on(error, decision, scope, send, slot)
 
     async def _pass_on(
-        self, error: Throttled, decision: Decision, scope: Scope, send: Send
+        self,
+        error: Throttled,
+        decision: Decision,
+        scope: Scope,
+        send: Send,
+        slot: Slot | None = None,
     ) -> None:
         """Answer for an application that a controller refused, before it answered."""
         refused = composed(decision, error, time.monotonic())
         marks = [] if refused.never else [_retry_after(refused)]
         mutes = self._mute_refused or decision.delay_s > 0.0
         if mutes and scope["type"] == "http" and not refused.never:
-            send = _muting(send, refused.delay_s)
+            send = _muting(send, refused.delay_s, slot)
         await _refuse(scope["type"], refused, marks, send)
 
 
@@ -312,12 +316,13 @@ def _marked(send: Send, marks: list[Header]) -> Send:
     return marked
 
 
-def _muting(send: Send, delay_s: float) -> Send:
+def _muting(send: Send, delay_s: float, slot: Slot | None = None) -> Send:
     """Return a `send` that ends the response only after a delay.
 
     A server takes the next request of a connection once the response has ended, not
     when the application returns.  The bytes leave at once: a client that knows the
-    length of the response has it, and only its next request waits.
+    length of the response has it, and only its next request waits.  Nothing runs
+    meanwhile, so a slot is given back before.
     """
 
     async def muting(message: Message) -> None:
@@ -325,6 +330,8 @@ def _muting(send: Send, delay_s: float) -> Send:
             await send(message)
             return
         await send({**message, "more_body": True})
+        if slot is not None:
+            slot.release()
         await asyncio.sleep(min(delay_s, LONGEST_MUTE_S))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -164,7 +164,12 @@ class ThrottledProducer:
         heeded = Throttled(refusal.decision, at_s=at_s)
         with self._heeding:
             before = self._controller
-            if before is None or _ends_s(before) < _ends_s(heeded):
+            # What was refused for ever may be allowed by now.
+            if (
+                before is None
+                or before.decision.never
+                or _ends_s(before) < _ends_s(heeded)
+            ):
                 self._controller = heeded
 
     def send(

@@ -6,6 +6,7 @@ client that ignores the delay can't ask again before it is over.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,28 +30,31 @@ class Mutes:
         """
         self._clock = clock
         self._until_s: dict[Hashable, float] = {}
+        self._lock = Lock()
 
     def mute(self, caller: Hashable, delay_s: float) -> None:
         """Mute a caller from now on, for `LONGEST_MUTE_S` at most.
 
         A longer delay that it was given before goes on.
         """
-        if len(self._until_s) >= MOST_MUTED:
-            self._let_go()
         until_s = self._clock() + min(delay_s, LONGEST_MUTE_S)
-        self._until_s[caller] = max(until_s, self._until_s.get(caller, until_s))
+        with self._lock:
+            if len(self._until_s) >= MOST_MUTED:
+                self._let_go()
+            self._until_s[caller] = max(until_s, self._until_s.get(caller, until_s))
 
     def left_s(self, caller: Hashable) -> float:
         """Return how long to hold the next request of a caller; 0 if it is free."""
-        until_s = self._until_s.get(caller)
-        if until_s is None:
-            return 0.0
-        left_s = until_s - self._clock()
-        if left_s <= 0.0:
-            self._until_s.pop(caller, None)
+        if caller not in self._until_s:
+            return 0.0  # as nearly always
+        now = self._clock()
+        with self._lock:
+            left_s = self._until_s.get(caller, now) - now
+            if left_s <= 0.0:
+                self._until_s.pop(caller, None)
         return max(left_s, 0.0)
 
     def _let_go(self) -> None:
-        ends = sorted(list(self._until_s.items()), key=lambda pair: pair[1])
+        ends = sorted(self._until_s.items(), key=lambda pair: pair[1])
         for caller, _ in ends[: len(ends) // 2]:
-            self._until_s.pop(caller, None)
+            del self._until_s[caller]

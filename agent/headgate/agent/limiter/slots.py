@@ -480,7 +480,7 @@ class SlotBook:
         wake: bool,
     ) -> None:
         """Free the slots that have been held since a time."""
-        held_s = self.clock() - since_s
+        held_s = min(self.clock() - since_s, LEASE_S)  # a WebSocket may last for days
         waited_for = 0
         for pool, life in zip(pools, lives, strict=True):
             if pool.life == life:  # else it was lost, and no longer counts

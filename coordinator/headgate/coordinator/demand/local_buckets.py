@@ -312,7 +312,8 @@ class LocalBuckets:
         Args:
             chosen: ``bool[N]`` which ones.
             demand: ``float64[N]`` λ' to report.
-            optional: ``float64[N]`` further columns of `Rows`, or None.
+            optional: ``float64[N]`` further columns of `Rows`; None where they are left
+                out.
         """
         parts: list[Rows] = []
         for dimension, where, groups in self.by_dimension:

@@ -138,9 +138,9 @@ class Limits:
     def comparable(self, report: Report, *, any_revision: bool) -> Report:
         """Return a report without levels that say nothing about this agent's own.
 
-        They are of another calendar period, or were computed under other limits, unless
-        `any_revision` will do.  The sender's own clock decides which period it is in,
-        since it starts each new period by that clock.
+        They are of another calendar period or, unless `any_revision` will do, were
+        computed under other limits.  The sender's own clock decides which period it is
+        in, since it starts each new period by that clock.
         """
         if report.revision != self.revision and not any_revision:
             without = (replace(rows, level=None) for rows in report.rows)

@@ -155,16 +155,16 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
-    """Levels that were stored before a restart of the whole cluster.
+    """Levels that the API tells: as it sees them now, or stored before a restart.
 
-    Counts as one answer to this agent's hello, for ledgers whose level no living agent
-    reports (quotas per hour or month, Ably).
+    They count for ledgers whose level this agent does not know yet, until another agent
+    answers (quotas per hour or month, Ably).
 
     Attributes:
         dimension: What is counted.
         group_ids: ``int64[N]``.
-        level: ``float64[N]`` units, as stored.
-        age_s: Seconds since it was stored; the rate is credited for that time.
+        level: ``float64[N]`` units.
+        age_s: Seconds since it held; the rate is credited for that time.
         counted: ``float64[N]`` this agent's own counters that the levels include; NaN
             where that is not known.
     """
