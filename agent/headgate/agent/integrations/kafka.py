@@ -262,6 +262,9 @@ class ThrottledProducer:
 class ThrottledConsumer:
     """A consumer whose subjects' dispatch limits pause and resume its partitions.
 
+    A partition is paused once it has delivered while its subject is in debt, so of
+    several partitions of a subject each may deliver one poll more.
+
     Attributes:
         throttle_s: Total seconds for which partitions were to be paused; a pause by a
             limit of 0 has no end, and is not counted.
