@@ -199,9 +199,10 @@ def test_what_forked_children_used_is_what_their_parent_misses(url: str) -> None
         timeout=120,
     )
     assert forking.returncode == 0, forking.stderr
-    for line in forking.stdout.splitlines():
-        left, level = map(float, line.split())
-        assert left - 4.0 <= level <= left + 1.5, forking.stdout
+    lines = [line.split() for line in forking.stdout.splitlines()]
+    missing = [float(left) - float(level) for left, level in lines]
+    assert all(-1.5 <= units <= 4.0 for units in missing), forking.stdout
+    assert sum(abs(units) <= 0.5 for units in missing) >= 6, "of ten"
 
 
 @pytest.mark.parametrize("cost", [300.0, 6000.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from headgate.coordinator import Configuration, Configured, Group, Limit, Restor
 
 if TYPE_CHECKING:
     from headgate.coordinator import Report
+    from headgate.coordinator.state import CoordinatorState
 
 pytestmark = pytest.mark.long
 
@@ -133,6 +135,17 @@ def test_a_group_above_that_only_watches_refuses_no_request_for_ever() -> None:
     assert members.ask(0, "c", 100.5)
 
 
+def change(members: Members, to: Limit, *, soft_threshold: float | None = None) -> None:
+    """Change the limit of the group that the agents of `met` may share."""
+    group = Group(id=1, name="g", limits=(to,), soft_threshold=soft_threshold)
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    which = replace(configured(group, other), revision=2)
+    for one in members.all:
+        if not one.gone:
+            one.enforcer.configure(which, members.now, wall_s=WALL_S)
+            members.step(one, Configured(which, len(members.all)))
+
+
 @pytest.mark.parametrize("answered_s", [0.06, 0.6, 1.9])
 def test_what_is_spent_before_the_api_answers_stays_spent(answered_s: float) -> None:
     """Half of it has flowed in since the others, who used it up, have left."""
@@ -214,12 +227,7 @@ def test_a_group_that_is_changed_while_its_level_is_asked_for_forgets_nothing(
     assert members.ask(1, "g", 60.0)
     members.run(members.now + 0.1)
     if changed:
-        limits = (limit(20.0 / 3600.0, 20.0),)
-        group = Group(id=1, name="g", limits=limits, soft_threshold=0.5)
-        other = Group(id=2, name="other", limits=(limit(10.0),))
-        which = replace(configured(group, other), revision=2)
-        late.enforcer.configure(which, members.now, wall_s=WALL_S)
-        members.step(late, Configured(which, 2))
+        change(members, limit(20.0 / 3600.0, 20.0), soft_threshold=0.5)
     members.run(members.now + 0.05)
     age_s = members.now - begun_s + 0.1
     members.step(late, Restored("requests", np.array([1]), np.array([19.0]), age_s))
@@ -266,12 +274,8 @@ def test_a_level_of_a_limit_whose_rate_was_lowered_meanwhile_is_taken_as_it_is()
     members.run(members.now + 0.3)
     passed += sum(bool(members.ask(1, "g")) for _ in range(200))
     members.run(members.now + 0.05)
-    group = Group(id=1, name="g", limits=(limit(10.0, 2000.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    lowered = replace(configured(group, other), revision=2)
+    change(members, limit(10.0, 2000.0))
     late, one = members.all[1], np.array([1])
-    late.enforcer.configure(lowered, members.now, wall_s=WALL_S)
-    members.step(late, Configured(lowered, 2))
     members.run(members.now + 0.05)
     counted = np.array([float(passed)])
     members.step(late, Restored("requests", one, np.array([300.0]), counted=counted))
@@ -295,18 +299,48 @@ def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
     members.run(members.now + 0.04)
     late = members.all[1]
     if changed:
-        limits = (limit(20.0 / 3600.0, 20.0),)
-        group = Group(id=1, name="g", limits=limits, soft_threshold=0.5)
-        other = Group(id=2, name="other", limits=(limit(10.0),))
-        which = replace(configured(group, other), revision=2)
-        late.enforcer.configure(which, members.now, wall_s=WALL_S)
-        members.step(late, Configured(which, 2))
+        change(members, limit(20.0 / 3600.0, 20.0), soft_threshold=0.5)
     members.run(members.now + 0.02)
     one, left = np.array([1]), np.array([20.0 - passed])
     members.step(late, Restored("requests", one, left, counted=np.array([1.0])))
     members.run(members.now + 2.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
+@pytest.mark.parametrize("number", [1, 2, 50])
+@pytest.mark.parametrize(("rate", "burst", "cost"), [(100, 6000, 100), (1e3, 6e4, 6e3)])
+def test_processes_that_begin_before_the_api_tells_get_one_bucket(
+    number: int, rate: float, burst: float, cost: float
+) -> None:
+    """From their disks, all at once, with a burst of a minute."""
+    which = configured(Group(id=1, name="g", limits=(limit(rate, burst),)))
+    members, random, passed = Members(which, number), Random(1), [0.0, 0.0]
+    begun_s, until_s = members.now, 4.0
+    full = Restored("requests", np.array([1]), np.array([float(burst)]))
+
+    def ask(member: int) -> None:
+        if members.ask(member, "g", cost):
+            passed[0] += cost
+            flowed = burst + rate * (members.now - begun_s)
+            passed[1] = max(passed[1], passed[0] - flowed)
+        pause_s = random.expovariate((2 * rate + burst / 2) / number / cost)
+        members.at(members.now + pause_s, partial(ask, member))
+
+    def tell(member: int) -> None:
+        age_s = members.now - begun_s + 1.0
+        members.step(members.all[member], replace(full, age_s=age_s))
+
+    for n, one in enumerate(members.all):
+        state: CoordinatorState = vars(one.coordinator)["_state"]
+        state.bootstrap.opened(("requests", 1))  # nothing is stored on a disk
+        state.agents_told = None
+        members.step(one, Configured(which, levels_due=True))
+        members.at(begun_s + 0.05 * random.random(), partial(ask, n))
+        members.at(begun_s + 0.05 + 0.5 * random.random(), partial(tell, n))
+    members.run(begun_s + until_s)
+    assert passed[0] >= 0.95 * (burst + rate * until_s)
+    assert passed[1] <= number * cost
 
 
 @pytest.mark.parametrize("told_s", [0.0, 0.06])
@@ -318,15 +352,8 @@ def test_a_limit_that_is_lowered_while_its_level_is_asked_for_owes_nothing(
     members.ask(0, "g")
     members.ask(1, "g")
     members.run(members.now + 0.03)
-    groups = [
-        Group(id=1, name="g", limits=(limit(5.0, 10.0),)),
-        Group(id=2, name="other", limits=(limit(10.0),)),
-    ]
-    lowered = replace(configured(*groups), revision=2)
+    change(members, limit(5.0, 10.0))
     full = Restored("requests", np.array([1]), np.array([10.0]), age_s=0.5)
-    for one in members.all:
-        one.enforcer.configure(lowered, members.now, wall_s=WALL_S)
-        members.step(one, Configured(lowered, 3))
     members.run(members.now + told_s)
     for one in members.all:
         members.step(one, full)
