@@ -260,7 +260,7 @@ class Stage:
         file = self._home / f"{name}.yaml"
         file.write_text(config, encoding="utf-8")
         command = [str(Path(sys.executable).parent / "envoy"), "-c", str(file)]
-        command += ["--concurrency", "1", "--use-dynamic-base-id"]
+        command += ["--concurrency", "1", "--disable-hot-restart"]
         command += ["--log-level", "warn"]
         log = self._home / f"{name}.log"
         return self._children.start(f"envoy {name}", command, log=log, talks=False)

@@ -180,7 +180,7 @@ class Stage:
             file = self._home / f"{port}.yaml"
             file.write_text(config, encoding="utf-8")
             envoy = [str(Path(sys.executable).parent / "envoy"), "-c", str(file)]
-            envoy += ["--concurrency", "1", "--use-dynamic-base-id"]
+            envoy += ["--concurrency", "1", "--disable-hot-restart"]
             log = self._home / f"{port}.log"
             self._children.start(f"envoy {port}", envoy, log=log, talks=False)
         for port in self.ports:

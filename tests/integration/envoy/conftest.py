@@ -133,7 +133,7 @@ def start_envoy(
         text = text.replace(usual, actual)
     config.write_text(text, encoding="utf-8")
     command = [program("envoy"), "-c", str(config)]
-    command += ["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warn"]
+    command += ["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn"]
     children.start("envoy", command, log=folder / "envoy.log", talks=False)
 
 
