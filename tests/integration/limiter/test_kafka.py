@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.limiter.making import configure, make, node_limit
 
-from headgate.agent.bus.kafka.topic import ensure_topic
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
 from headgate.agent.bus.port import BusSettings
 from headgate.agent.decision import Refusal
 from headgate.agent.errors import Throttled
@@ -47,8 +47,13 @@ def who(_: str) -> dict[str, str | None]:
 
 @pytest.fixture
 def topic(broker: Broker) -> str:
+    return new_topic(broker)
+
+
+def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"limited-{next(_numbers)}"
-    ensure_topic(BusSettings(kind="kafka", bootstrap=broker.bootstrap, topic=name))
+    settings = BusSettings(kind="kafka", bootstrap=broker.bootstrap, topic=name)
+    ensure_topic(settings, TopicShape(partitions=partitions, retention_s=3_600.0))
     return name
 
 
@@ -191,9 +196,9 @@ def value(record: Kafka) -> bytes:
     return content
 
 
-def fill(producer: Kafka, topic: str, records: int) -> None:
+def fill(producer: Kafka, topic: str, records: int, partition: int = 0) -> None:
     for index in range(records):
-        producer.send(topic, b"%06d" % index)
+        producer.send(topic, b"%06d" % index, partition=partition)
     producer.flush(timeout=PATIENCE_S)
 
 
@@ -294,3 +299,29 @@ def test_dispatch_a_record_may_be_a_batch_of_messages(
         read += sum(len(r) for r in limited.poll(timeout_ms=500).values())
     admitted = {u.dimension: u.admitted for u in enforcer.usage()}
     assert admitted == {"dispatch_messages": 100.0, "dispatch_bytes": 24.0}
+
+
+def partitions_of(topic: str, count: int) -> list[Kafka]:
+    return [kafka.TopicPartition(topic, number) for number in range(count)]
+
+
+def test_a_backlog_is_read_on_beside_partitions_that_have_none(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    topic = new_topic(broker, 3)
+    fill(producer, topic, 200)
+    enforcer = make(node_limit("dispatch_messages", 100, 10))
+    consumer.assign(partitions_of(topic, 3))
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    got = [0, 0, 0]
+    sent = 0
+    end_s = time.monotonic() + PATIENCE_S
+    while got[0] < 200 and time.monotonic() < end_s:
+        if got[1] == sent:  # at its end
+            sent += 1
+            fill(producer, topic, 1, 1)
+        for partition, records in limited.poll(200, max_records=10).items():
+            got[partition.partition] += len(records)
+    assert got[0] == 200
+    # A record that arrives waits for a few polls of the backlog, not for its end.
+    assert got[1] >= 5

@@ -36,6 +36,10 @@ ONE_OF_EACH: Mapping[str, float] = {"dispatch_messages": 1.0, "dispatch_bytes": 
 LONGEST_POLL_S = 1.0
 """Longest poll while a partition is paused: its limit may be raised meanwhile."""
 
+IN_LINE = "_next_partition_records"
+"""Attribute of kafka-python's fetcher: what it has fetched of the partition that it
+reads at present."""
+
 LONGEST_BLOCK_S = 60.0
 """Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
 
@@ -317,6 +321,7 @@ class ThrottledConsumer:
         time, and within `LONGEST_POLL_S` while any is paused.
         """
         self._resume_due()
+        _let_parked_records_go_on(self._consumer)
         timeout_ms = self._until_due_ms(timeout_ms)
         batches = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
         everywhere = self._without_backlog
@@ -394,3 +399,15 @@ def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
     if decision.delay_s > 0.0:
         limiter.count_refused(**costs)
     return decision
+
+
+def _let_parked_records_go_on(consumer: Consumer) -> None:
+    """Empty kafka-python's slot for the partition it reads, if that is finished.
+
+    kafka-python 3.0.12 parks what it has fetched of a paused partition, and takes it up
+    again only while that slot is empty; but a finished partition stays in the slot, so
+    the parked one would never be read again once any other delivers or proves empty.
+    """
+    fetcher: object = getattr(consumer, "_fetcher", None)
+    if not getattr(fetcher, IN_LINE, True):
+        setattr(fetcher, IN_LINE, None)
