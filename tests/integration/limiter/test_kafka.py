@@ -243,10 +243,12 @@ def test_a_paused_partition_goes_on_as_soon_as_its_limit_is_raised(
     while not limited.paused and time.monotonic() < end_s:
         limited.poll(timeout_ms=200, max_records=10)
     assert limited.paused == {partition}
+    assert not limited.poll(timeout_ms=200)
     configure(enforcer, node_limit("dispatch_messages", 1_000, 1_000))
     got = 0
     while not got and time.monotonic() < end_s:
-        got += sum(len(r) for r in limited.poll(timeout_ms=200).values())
+        polled = limited.poll(timeout_ms=200, max_records=10)
+        got += sum(len(records) for records in polled.values())
     assert got == 10
     assert limited.throttle_s < inf
 
@@ -268,7 +270,6 @@ def test_dispatch_without_backlog_a_switch_says_whether_to_throttle(
         # The switch is followed live.
         options = DispatchOptions(on_non_backlog_consumer=configured)
         configure(enforcer, limit, policies=Policies(options=options))
-        consumer.resume(partition)
         consumer.seek_to_beginning()  # what is read again counts again
         read = 0
         end_s = time.monotonic() + PATIENCE_S
@@ -305,6 +306,34 @@ def partitions_of(topic: str, count: int) -> list[Kafka]:
     return [kafka.TopicPartition(topic, number) for number in range(count)]
 
 
+@pytest.mark.parametrize("most", [10, 500])
+@pytest.mark.parametrize("partitions", [1, 2, 8])
+def test_the_partitions_of_a_subject_share_its_debt_and_take_turns(
+    broker: Broker, producer: Kafka, consumer: Kafka, partitions: int, most: int
+) -> None:
+    topic = new_topic(broker, partitions)
+    rate = 10.0 * most
+    for number in range(partitions):
+        fill(producer, topic, 30 * most // partitions, number)
+    enforcer = make(node_limit("dispatch_messages", rate, most))
+    consumer.assign(partitions_of(topic, partitions))
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    turns: list[int] = []
+    total = 0
+    began_s = time.monotonic()
+    while len(turns) < 3 * partitions and time.monotonic() < began_s + PATIENCE_S:
+        for partition, records in limited.poll(200, max_records=most).items():
+            turns.append(partition.partition)
+            total += len(records)
+        # The burst and one poll beyond it, however many partitions there are.
+        assert total <= 2 * most + rate * (time.monotonic() - began_s)
+        assert limited.throttle_s <= time.monotonic() - began_s + total / rate
+    taken = [turns.count(number) for number in range(partitions)]
+    assert len(turns) >= 3 * partitions
+    # The first one may go on while the burst lasts.
+    assert max(taken) - min(taken) <= 2
+
+
 def test_a_backlog_is_read_on_beside_partitions_that_have_none(
     broker: Broker, producer: Kafka, consumer: Kafka
 ) -> None:
@@ -325,3 +354,137 @@ def test_a_backlog_is_read_on_beside_partitions_that_have_none(
     assert got[0] == 200
     # A record that arrives waits for a few polls of the backlog, not for its end.
     assert got[1] >= 5
+
+
+def test_other_subjects_go_on_while_one_is_in_debt(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    acme, others = new_topic(broker, 2), new_topic(broker, 2)
+    for number in (0, 1):
+        fill(producer, acme, 100, number)
+        fill(producer, others, 100, number)
+    enforcer = make(node_limit("dispatch_messages", 0.001, 1))
+    consumer.assign(partitions_of(acme, 2) + partitions_of(others, 2))
+    limited = ThrottledConsumer(
+        consumer,
+        enforcer,
+        subject=lambda topic: {"tenant": "acme" if topic == acme else "other"},
+    )
+    got = {acme: 0, others: 0}
+    end_s = time.monotonic() + PATIENCE_S
+    while got[others] < 200 and time.monotonic() < end_s:
+        for partition, records in limited.poll(200, max_records=10).items():
+            got[partition.topic] += len(records)
+    assert got[others] == 200
+    assert got[acme] <= 20
+    assert limited.paused == set(partitions_of(acme, 2))
+
+
+def test_nothing_is_read_while_a_subject_is_in_debt_for_something_else(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    topic = new_topic(broker, 2)
+    fill(producer, topic, 10, 0)
+    fill(producer, topic, 10, 1)
+    enforcer = make(node_limit("dispatch_messages", 0.001, 1))
+    enforcer.limiter(tenant="acme").charge(dispatch_messages=50)
+    consumer.assign(partitions_of(topic, 2))
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    for _ in range(5):
+        assert not limited.poll(timeout_ms=200)
+    assert limited.paused == set(partitions_of(topic, 2))
+
+
+def test_what_the_application_pauses_and_resumes_is_its_own_affair(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    topic = new_topic(broker, 2)
+    fill(producer, topic, 100, 0)
+    fill(producer, topic, 20, 1)
+    first, second = partitions_of(topic, 2)
+    enforcer = make(node_limit("dispatch_messages", 50, 10))
+    consumer.assign([first, second])
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    got = {first: 0, second: 0}
+    end_s = time.monotonic() + PATIENCE_S
+    while got[first] < 60 and time.monotonic() < end_s:
+        if limited.paused:  # in debt
+            consumer.pause(second)
+        for partition, records in limited.poll(200, max_records=10).items():
+            got[partition] += len(records)
+        assert consumer.paused() <= {second}
+    assert got[first] == 60
+    assert got[second] <= 10
+    consumer.resume(second)
+    while sum(got.values()) < 120 and time.monotonic() < end_s:
+        for partition, records in limited.poll(200, max_records=10).items():
+            got[partition] += len(records)
+    assert got == {first: 100, second: 20}
+
+
+def test_dispatch_a_partition_at_its_end_goes_on_if_only_a_backlog_is_throttled(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    topic = new_topic(broker, 2)
+    fill(producer, topic, 100)
+    first, second = partitions_of(topic, 2)
+    enforcer = make(node_limit("dispatch_messages", 0.001, 5))
+    consumer.assign([first, second])
+    limited = ThrottledConsumer(consumer, enforcer, subject=who, without_backlog=False)
+    got = {first: 0, second: 0}
+    end_s = time.monotonic() + PATIENCE_S
+    while (not got[first] or got[second] < 5) and time.monotonic() < end_s:
+        if limited.paused:
+            fill(producer, topic, 1, 1)
+        for partition, records in limited.poll(200, max_records=10).items():
+            got[partition] += len(records)
+    assert limited.paused == {first}
+    assert got == {first: 10, second: 5}
+    assert sum(usage.admitted for usage in enforcer.usage()) == 10
+
+
+def test_consumers_join_and_leave_a_group_in_debt_and_every_record_is_read(
+    broker: Broker, producer: Kafka
+) -> None:
+    topic = new_topic(broker, 8)
+    for number in range(8):
+        fill(producer, topic, 50, number)
+    rate, burst, most = 100, 10, 10
+    enforcer = make(node_limit("dispatch_messages", rate, burst))
+    read: set[tuple[int, int]] = set()
+    total = rebalances = 0
+    members: list[tuple[Kafka, ThrottledConsumer]] = []
+
+    def join() -> None:
+        member: Kafka = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=100,
+        )
+        enforcer.limiter(tenant="acme").charge(dispatch_messages=150)
+        members.append((member, ThrottledConsumer(member, enforcer, subject=who)))
+
+    join()
+    began_s = time.monotonic()
+    while len(read) < 400 and time.monotonic() < began_s + 2 * PATIENCE_S:
+        for member, limited in members:
+            before = member.assignment()
+            for partition, records in limited.poll(200, max_records=most).items():
+                total += len(records)
+                read |= {(partition.partition, record.offset) for record in records}
+            rebalances += member.assignment() != before
+            assert not member.paused()
+        allowed = burst + most * (1 + rebalances) + rate * (time.monotonic() - began_s)
+        assert total <= allowed
+        if len(members) == 1 and len(read) >= 100 and rebalances == 1:
+            join()
+        shares = [len(member.assignment()) for member, _ in members]
+        if shares == [4, 4] and len(read) >= 200:
+            members.pop(0)[0].close()
+            enforcer.limiter(tenant="acme").charge(dispatch_messages=150)
+    assert len(read) == 400
+    assert rebalances >= 4  # alone, both, alone again
+    for member, _ in members:
+        member.close()

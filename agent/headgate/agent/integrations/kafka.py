@@ -2,13 +2,14 @@
 
 A producer charges ``publish_messages`` and ``publish_bytes`` before it sends.  A
 consumer charges ``dispatch_messages`` and ``dispatch_bytes`` for what a poll returned,
-and pauses a subject's partitions while it is in debt; `poll` never blocks longer than
-asked, so the consumer stays in its group.
+and pauses all partitions of a subject while that is in debt; `poll` never blocks longer
+than asked, so the consumer stays in its group.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from math import inf
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +20,7 @@ from headgate.agent.limiter.kafka_quota import composed
 from headgate.agent.limiter.notices import Notice, NoticeBoard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.sources import DispatchSource, LimiterSource
@@ -35,6 +36,16 @@ ONE_OF_EACH: Mapping[str, float] = {"dispatch_messages": 1.0, "dispatch_bytes": 
 
 LONGEST_POLL_S = 1.0
 """Longest poll while a partition is paused: its limit may be raised meanwhile."""
+
+TURN_S = 0.1
+"""How long a partition waits for others that have a backlog: a fetch takes less.  A
+burst of 0.1 s makes up for a wait in vain."""
+
+GLANCE_S = 0.002
+"""How long it waits for others without one: whatever has been fetched comes at once."""
+
+MOST_RECORDS = "max_poll_records"
+"""kafka-python's setting for polls without `max_records`."""
 
 IN_LINE = "_next_partition_records"
 """Attribute of kafka-python's fetcher: what it has fetched of the partition that it
@@ -108,8 +119,17 @@ class Consumer(Protocol):
         """Fetch from them again."""
         ...
 
+    def paused(self) -> set[Partition]:
+        """Return the partitions that are paused."""
+        ...
+
     def assignment(self) -> set[Partition]:
         """Return the partitions of this consumer."""
+        ...
+
+    @property
+    def config(self) -> Mapping[str, int]:
+        """Return the settings; only `max_poll_records` is read."""
         ...
 
     def highwater(self, partition: Partition) -> int | None:
@@ -264,14 +284,16 @@ class ThrottledProducer:
 
 
 class ThrottledConsumer:
-    """A consumer whose subjects' dispatch limits pause and resume its partitions.
+    """A consumer that holds back the partitions of subjects in debt.
 
-    A partition is paused once it has delivered while its subject is in debt, so of
-    several partitions of a subject each may deliver one poll more.
+    A debt belongs to a subject: during each poll, all partitions of subjects in debt
+    are paused, so at most one poll is delivered beyond what the limits admit (and the
+    poll in which a rebalance brings new partitions).  Once the debt is paid, the
+    partitions take turns.  Between polls, only what the application paused is paused.
 
     Attributes:
-        throttle_s: Total seconds for which partitions were to be paused; a pause by a
-            limit of 0 has no end, and is not counted.
+        throttle_s: Total seconds for which subjects were to be held back; by a limit of
+            0 they are for ever, which is not counted.
     """
 
     def __init__(
@@ -292,9 +314,11 @@ class ThrottledConsumer:
             subject: Returns who consumes a Kafka topic.
             messages_of: Returns the number of messages in a record that is a batch; by
                 default a record counts as one.
-            without_backlog: Also charge and pause a partition that has been read to its
-                end; None for the configuration's present setting
-                (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
+            without_backlog: Also charge and hold back a partition that has been read to
+                its end; None for the configuration's present setting
+                (`dispatchThrottlingOnNonBacklogConsumerEnabled`).  If False, the
+                first batch of each partition is always delivered, since only that
+                shows whether there is a backlog.
             clock: Seconds, monotonic.
         """
         self.throttle_s = 0.0
@@ -305,80 +329,166 @@ class ThrottledConsumer:
         self._messages_of = messages_of
         self._without_backlog = without_backlog
         self._clock = clock
-        self._paused: dict[Partition, float] = {}
+        self._turns = _Turns()
 
     @property
     def paused(self) -> set[Partition]:
-        """The partitions paused by their limits."""
-        return set(self._paused)
+        """The partitions that their limits hold back at present."""
+        return set(self._in_debt(self._consumer.assignment()))
 
     def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> Mapping[Partition, Sequence[Record]]:
-        """Poll, charge what arrived, pause what is in debt, resume what no longer is.
+        """Poll the partitions whose subjects are not in debt; charge what arrived.
 
-        Returns early if a paused partition is due, so that the next call resumes it in
-        time, and within `LONGEST_POLL_S` while any is paused.
+        Returns early, perhaps with nothing, when a debt is paid, so that the next call
+        reads on in time; in any case within `LONGEST_POLL_S` while a partition is held
+        back, and within `TURN_S` while one lets others go first.
         """
-        self._resume_due()
-        _let_parked_records_go_on(self._consumer)
-        timeout_ms = self._until_due_ms(timeout_ms)
-        batches = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
-        everywhere = self._without_backlog
-        if everywhere is None:
-            everywhere = self._source.dispatch_options.on_non_backlog_consumer
-        for partition, records in batches.items():
-            if records and (everywhere or self._behind(partition, records)):
-                self._charge(partition, records)
+        mine = self._consumer.assignment()
+        debts = self._in_debt(mine)
+        yielding, longest_s = self._turns.yielding(mine, debts.keys(), self._clock())
+        if debts:
+            longest_s = min(longest_s, LONGEST_POLL_S, *debts.values())
+        if longest_s < inf:
+            timeout_ms = min(timeout_ms, int(longest_s * 1e3) + 1)
+        batches = self._poll_without(
+            yielding.union(debts), timeout_ms=timeout_ms, max_records=max_records
+        )
+        self._charge(batches, max_records or self._consumer.config[MOST_RECORDS])
         return batches
 
-    def _charge(self, partition: Partition, records: Sequence[Record]) -> None:
+    def _in_debt(self, partitions: set[Partition]) -> dict[Partition, float]:
+        """Return the partitions to hold back, and the seconds until they may go on."""
+        everywhere = self._everywhere()
+        delays = {
+            topic: self._limiter(topic).validate(**ONE_OF_EACH).delay_s
+            for topic in {partition.topic for partition in partitions}
+        }
+        return {
+            partition: delays[partition.topic]
+            for partition in partitions
+            if delays[partition.topic] > 0.0
+            and (everywhere or self._turns.has_backlog(partition))
+        }
+
+    def _poll_without(
+        self, held: set[Partition], *, timeout_ms: int, max_records: int | None
+    ) -> Mapping[Partition, Sequence[Record]]:
+        _let_parked_records_go_on(self._consumer)
+        held = held - self._consumer.paused()  # what the application paused stays so
+        try:
+            for partition in held:
+                with suppress(KeyError):  # no longer this consumer's
+                    self._consumer.pause(partition)
+            return self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
+        finally:
+            for partition in held:
+                with suppress(KeyError):  # a rebalance took it away meanwhile
+                    self._consumer.resume(partition)
+
+    def _charge(self, batches: Mapping[Partition, Sequence[Record]], most: int) -> None:
         # What was fetched has been delivered, so it is charged whatever the level; any
         # excess becomes debt.
-        limiter = self._limiters.get(self._subject(partition.topic))
+        everywhere = self._everywhere()
+        charged: dict[Limiter, dict[Partition, Sequence[Record]]] = {}
+        for partition, records in batches.items():
+            if records:
+                behind = self._behind(partition, records)
+                self._turns.note(partition, behind=behind)
+                if everywhere or behind:
+                    limiter = self._limiter(partition.topic)
+                    charged.setdefault(limiter, {})[partition] = records
+        # A full poll ends within what was fetched of its last partition.
+        full = sum(map(len, batches.values())) >= most
+        unfinished = set(list(batches)[-1:]) if full else set[Partition]()
+        for limiter, delivered in charged.items():
+            decision = _charge_delivered(limiter, self._costs(delivered.values()))
+            if decision.delay_s > 0.0:
+                self.throttle_s += decision.delay_s if decision.delay_s < inf else 0.0
+                self._turns.take(delivered.keys(), unfinished)
+
+    def _costs(self, batches: Iterable[Sequence[Record]]) -> dict[str, float]:
         count = self._messages_of
-        messages = (
-            len(records) if count is None else sum(count(record) for record in records)
-        )
-        size = sum(
-            max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
-            for record in records
-        )
-        decision = _charge_delivered(
-            limiter, {"dispatch_messages": messages, "dispatch_bytes": size}
-        )
-        if decision.delay_s > 0.0:
-            self.throttle_s += decision.delay_s if decision.delay_s < inf else 0.0
-            self._paused[partition] = self._clock() + decision.delay_s
-            self._consumer.pause(partition)
+        messages = size = 0
+        for records in batches:
+            messages += len(records) if count is None else sum(map(count, records))
+            size += sum(
+                max(record.serialized_key_size, 0)
+                + max(record.serialized_value_size, 0)
+                for record in records
+            )
+        return {"dispatch_messages": messages, "dispatch_bytes": size}
 
     def _behind(self, partition: Partition, records: Sequence[Record]) -> bool:
         end = self._consumer.highwater(partition)
         return end is None or records[-1].offset + 1 < end
 
-    def _resume_due(self) -> None:
-        now = self._clock()
-        mine = self._consumer.assignment()
-        for partition, until_s in list(self._paused.items()):
-            if partition not in mine:  # now another consumer of the group has it
-                del self._paused[partition]
-            elif until_s <= now or self._admits(partition):
-                del self._paused[partition]
-                self._consumer.resume(partition)
+    def _everywhere(self) -> bool:
+        if self._without_backlog is not None:
+            return self._without_backlog
+        return self._source.dispatch_options.on_non_backlog_consumer
 
-    def _admits(self, partition: Partition) -> bool:
-        """Return whether a paused partition owes nothing any more.
+    def _limiter(self, topic: str) -> Limiter:
+        return self._limiters.get(self._subject(topic))
 
-        That may come before its delay is over: its limit was raised.
+
+class _Turns:
+    """Whose turn it is among the partitions that are not held back.
+
+    Left alone, kafka-python reads one partition for as long as it has fetched records
+    of it: up to 1 MB, which may last minutes under a low limit.  So a partition that is
+    not finished when a debt begins lets the others go first once the debt is paid.  It
+    waits `TURN_S` for those known to have a backlog, or never read, and `GLANCE_S` for
+    the rest, of which something may have arrived.
+    """
+
+    def __init__(self) -> None:
+        self._took: dict[Partition, bool] = {}  # whether it is unfinished
+        self._backlog: dict[Partition, bool] = {}
+        self._until_s = inf
+
+    def yielding(
+        self, mine: set[Partition], held: Set[Partition], now: float
+    ) -> tuple[set[Partition], float]:
+        """Return the partitions that let others go first, and for how many seconds.
+
+        Args:
+            mine: All partitions of the consumer; others are forgotten.
+            held: Those in debt.
+            now: Seconds.
         """
-        limiter = self._limiters.get(self._subject(partition.topic))
-        return limiter.validate(**ONE_OF_EACH).delay_s <= 0.0
+        self._took = {p: rest for p, rest in self._took.items() if p in mine}
+        self._backlog = {p: more for p, more in self._backlog.items() if p in mine}
+        others = mine - held - self._took.keys()
+        yielding = {p for p, rest in self._took.items() if rest} - held
+        if not yielding:
+            return set(), inf
+        if others:
+            awaited = any(self._backlog.get(p, True) for p in others)
+            self._until_s = min(self._until_s, now + (TURN_S if awaited else GLANCE_S))
+            if now < self._until_s:
+                return yielding, self._until_s - now
+            # They delivered nothing: a leader is away, or the application paused them
+            # or sought their end.  Don't wait so long for them again.
+            self._backlog.update(dict.fromkeys(others, False))
+        self._took = {p: rest for p, rest in self._took.items() if p in held}
+        self._until_s = inf
+        return set(), inf
 
-    def _until_due_ms(self, timeout_ms: int) -> int:
-        if not self._paused:
-            return timeout_ms
-        due_in_s = min(self._paused.values()) - self._clock()
-        return max(0, min(timeout_ms, int(min(due_in_s, LONGEST_POLL_S) * 1e3) + 1))
+    def note(self, partition: Partition, *, behind: bool) -> None:
+        """Note whether a batch of a partition left a backlog behind."""
+        self._backlog[partition] = behind
+
+    def take(self, delivered: Set[Partition], unfinished: Set[Partition]) -> None:
+        """Note that partitions left a debt, and which would be read on next."""
+        if not delivered <= self._took.keys():
+            self._until_s = inf  # nobody was waited for in vain
+        self._took.update({p: p in unfinished for p in delivered})
+
+    def has_backlog(self, partition: Partition) -> bool:
+        """Return whether a partition is known to have a backlog."""
+        return self._backlog.get(partition, False)
 
 
 def _ends_s(refusal: Throttled) -> float:
