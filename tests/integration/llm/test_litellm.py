@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from datetime import UTC, datetime
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, cast
@@ -18,7 +19,7 @@ from headgate.agent.integrations.llm.litellm import (
     default_subjects,
     usage_of,
 )
-from headgate.agent.integrations.llm.token_calls import TokenCalls
+from headgate.agent.integrations.llm.token_calls import TokenCall, TokenCalls
 from headgate.agent.integrations.llm.token_estimate import TokenEstimates, TokenUsage
 from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 from headgate.litellm import LiteLLMLimiter
@@ -46,6 +47,9 @@ BURST = 1_000_000.0
 MESSAGES = [{"role": "user", "content": "Tell me about canals."}]
 
 MODEL = "openai/gpt-4o-mini"
+
+ACME: dict[str, object] = {"user_api_key_team_id": "acme"}
+"""What the library's callers say of themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +105,26 @@ class Gateway:
         return await acompletion(
             model=MODEL, messages=MESSAGES, api_key="none", **given, **options
         )
+
+    def logged(self, call_id: str) -> dict[str, object]:
+        """Return the log that the proxy sets up before anything else."""
+        utils = import_module("litellm.utils")
+        log, _ = utils.function_setup(
+            "acompletion",
+            utils.Rules(),
+            datetime.now(UTC),
+            model=MODEL,
+            messages=MESSAGES,
+            litellm_call_id=call_id,
+        )
+        return {"litellm_logging_obj": log}
+
+    async def spends(self, *, requests: float) -> None:
+        """Wait until so many requests are charged."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self.spent("requests") < requests:
+            assert time.monotonic() < deadline_s, "no call began"
+            await asyncio.sleep(0.02)
 
     async def settled(self) -> None:
         """Wait until no call is under way: LiteLLM logs in tasks of its own."""
@@ -310,6 +334,31 @@ def test_the_library_alone_is_limited_by_attempt(litellm: ModuleType) -> None:
     _run(call())
 
 
+def test_each_fallback_of_the_library_is_a_call(litellm: ModuleType) -> None:
+    gateway = Gateway(litellm)
+    failing = {"model": MODEL, "mock_response": "litellm.InternalServerError"}
+    answering = {"model": MODEL, "mock_response": _answer(50)}
+
+    async def call() -> None:
+        await gateway.complete(
+            None, metadata=ACME, mock_response=_answer(20), fallbacks=[failing]
+        )
+        await gateway.settled()
+        assert gateway.spent("requests") == 1.0
+        assert gateway.spent("tokens") == pytest.approx(20.0)
+        await gateway.complete(
+            None,
+            metadata=ACME,
+            mock_response="litellm.InternalServerError",
+            fallbacks=[failing, answering, failing],
+        )
+        await gateway.settled()
+        assert gateway.spent("requests") == 4.0
+        assert gateway.spent("tokens") == pytest.approx(70.0)
+
+    _run(call())
+
+
 def test_a_stream_of_the_library_is_charged_if_its_reader_is_cancelled(
     litellm: ModuleType,
 ) -> None:
@@ -342,6 +391,74 @@ def test_a_stream_of_the_library_is_charged_if_its_reader_is_cancelled(
         assert gateway.spent("tokens") > 0.0
 
     _run(serve())
+
+
+def _answer(tokens: int) -> dict[str, object]:
+    """Return a mock answer of this usage; that of a text is always the same."""
+    usage = {"prompt_tokens": 6, "completion_tokens": tokens - 6}
+    return {"usage": {**usage, "total_tokens": tokens}}
+
+
+def test_calls_of_one_id_at_once_are_charged_each_for_itself(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+
+    async def call() -> None:
+        for_tokens = [
+            gateway.complete("mine", mock_response=_answer(tokens), metadata=ACME)
+            for tokens in (100, 20, 50)
+        ]
+        await asyncio.gather(*for_tokens)
+        await gateway.settled()
+        assert gateway.spent("requests") == 3.0
+        assert gateway.spent("tokens") == pytest.approx(170.0)
+
+    _run(call())
+
+
+def test_the_proxy_charges_a_call_to_its_own_team_whatever_its_id(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+
+    async def call() -> None:
+        logs = {team: gateway.logged("mine") for team in ("acme", "other")}
+        for team, log in logs.items():
+            await gateway.begin("mine", team=team, **log)
+        for team, tokens in ("other", 20), ("acme", 100):
+            await gateway.complete("mine", mock_response=_answer(tokens), **logs[team])
+        await gateway.settled()
+        assert gateway.spent("requests") == 1.0
+        assert gateway.spent("tokens") == pytest.approx(100.0)
+
+    _run(call())
+
+
+def test_a_call_that_fails_ends_no_other_of_its_id(litellm: ModuleType) -> None:
+    gateway = Gateway(litellm)
+
+    async def complete(answer: str, delay_s: float = 0.0) -> object:
+        return await gateway.complete(
+            "mine", mock_response=answer, mock_delay=delay_s, metadata=ACME
+        )
+
+    async def call() -> None:
+        late = asyncio.create_task(complete("late", PATIENCE_S))
+        await gateway.spends(requests=1.0)
+        reserved = gateway.spent("tokens")
+        with pytest.raises(Exception, match="mock"):
+            await complete("litellm.InternalServerError")
+        assert len(gateway.calls) == 1
+        assert gateway.spent("requests") == 2.0
+        assert gateway.spent("tokens") == reserved > 0.0
+        late.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        await gateway.settled()
+        assert gateway.spent("requests") == 1.0
+
+    _run(call())
 
 
 def test_a_refusal_is_429_and_says_when_to_come_back(litellm: ModuleType) -> None:
@@ -378,7 +495,8 @@ def test_a_refused_call_gives_back_nothing_of_another_with_its_id(
             )
         assert len(gateway.calls) == 1
         assert gateway.spent("tokens") == reserved > 0.0
-        gateway.calls.succeeded("mine", TokenUsage(100.0, 900.0))
+        mine = _found(gateway.calls, "mine")
+        gateway.calls.succeeded(mine, TokenUsage(100.0, 900.0))
         assert gateway.spent("tokens") == 1_000.0
 
     _run(call())
@@ -496,6 +614,12 @@ def _begin(calls: TokenCalls, call_id: str, *teams: str) -> Decision:
     return calls.begin(call_id, subjects, model="m", characters=400)
 
 
+def _found(calls: TokenCalls, call_id: str) -> TokenCall:
+    call = calls.find(call_id)
+    assert call is not None
+    return call
+
+
 def _tokens(source: Enforcer) -> float:
     return sum(x.admitted for x in source.usage() if x.dimension == "tokens")
 
@@ -517,10 +641,11 @@ def test_odd_usages_have_an_answer(usage: TokenUsage | None, charged: float) -> 
     calls, source = _calls()
     assert _begin(calls, "a")
     assert _tokens(source) == 200.0
-    calls.succeeded("a", usage)
+    call = _found(calls, "a")
+    calls.succeeded(call, usage)
     assert _tokens(source) == pytest.approx(charged)
     assert len(calls) == 0
-    calls.succeeded("a", TokenUsage(5.0, 5.0))  # a repeat is ignored
+    calls.succeeded(call, TokenUsage(5.0, 5.0))  # a repeat is ignored
     assert _tokens(source) == pytest.approx(charged)
     # What was odd was not learnt.
     assert _begin(calls, "b")
@@ -531,7 +656,7 @@ def test_odd_usages_have_an_answer(usage: TokenUsage | None, charged: float) -> 
 def test_an_answer_from_a_cache_costs_a_request_and_no_tokens() -> None:
     calls, source = _calls()
     assert _begin(calls, "a")
-    calls.succeeded("a", TokenUsage(50.0, 30.0), from_cache=True)
+    calls.succeeded(_found(calls, "a"), TokenUsage(50.0, 30.0), from_cache=True)
     assert _tokens(source) == 0.0
 
 
@@ -565,18 +690,17 @@ def test_calls_in_flight_are_limited_until_they_end() -> None:
     refused = _begin(calls, "c", "other", "acme")
     assert not refused
     assert "slots_in_flight of group 'gold'" in str(refused)
-    calls.succeeded("a", TokenUsage(1.0, 1.0))
+    calls.succeeded(_found(calls, "a"), TokenUsage(1.0, 1.0))
     assert _begin(calls, "c")
     assert not _begin(calls, "d")
-    calls.failed("b")
+    calls.failed(_found(calls, "b"))
     assert _begin(calls, "d")
-    calls.cancelled("c")
-    calls.cancelled("c")  # a slot comes back once
+    cancelled = _found(calls, "c")
+    calls.cancelled(cancelled)
+    calls.cancelled(cancelled)  # a slot comes back once
     assert _begin(calls, "e")
     assert not _begin(calls, "f")
-    call = calls.find("d")
-    assert call is not None
-    calls.cut(call)
+    calls.cut(_found(calls, "d"))
     assert _begin(calls, "f")
 
 
@@ -599,8 +723,8 @@ def test_two_calls_of_one_id_are_settled_one_by_one() -> None:
     calls, source = _calls()
     assert _begin(calls, "a")
     assert _begin(calls, "a")
-    calls.succeeded("a", TokenUsage(10.0, 10.0))
-    calls.succeeded("a", TokenUsage(20.0, 20.0))
+    calls.succeeded(_found(calls, "a"), TokenUsage(10.0, 10.0))
+    calls.succeeded(_found(calls, "a"), TokenUsage(20.0, 20.0))
     assert _tokens(source) == pytest.approx(60.0)
     assert len(calls) == 0
 

@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, S
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, cast
+from uuid import uuid4
 
 from headgate.agent.errors import InvalidSubject
 from headgate.agent.integrations.llm.token_calls import TIMEOUT_S, TokenCalls, refusal
@@ -50,6 +51,13 @@ LIMIT_TYPES = {"tokens": "tokens", IN_FLIGHT: "concurrent_requests"}
 
 REFUSED_HERE = "refused_by_headgate"
 """Attribute of the errors that this module raises."""
+
+RECORD = "model_call_details"
+"""Attribute of a call's log: its record, which LiteLLM passes to `async_log_…`."""
+
+MARK = "headgate_call:"
+"""Key, with the call's id, of the mark in LiteLLM's record of a call: callers choose
+ids, so several calls may have the same one."""
 
 GRACE_S = 5.0
 """How long after the end of its request a call is given to report its usage."""
@@ -128,9 +136,9 @@ class _LiteLLMLimiter:
         self, kwargs: Mapping[str, object], call_type: object
     ) -> None:
         """Reserve an attempt of the library; the proxy's are reserved already."""
-        call_id = _text(kwargs, "litellm_call_id")
-        if call_id is None or self.calls.find(call_id) is not None:
-            return
+        call = self._call_of(kwargs)
+        if call is not None and (_names_of(kwargs)[1] or not call.by_attempt):
+            return  # the proxy's, or this very attempt, which LiteLLM wraps twice
         metadata = kwargs.get("metadata")
         caller = GatewayCall(
             key=_text(metadata, "user_api_key_alias")
@@ -151,10 +159,10 @@ class _LiteLLMLimiter:
     ) -> None:
         """Settle: a call, or a stream to its end or to where it was cut."""
         del start_time, end_time
-        call_id = _text(kwargs, "litellm_call_id")
-        if call_id is not None:
+        call = self._call_of(kwargs)
+        if call is not None:
             cached = kwargs.get("cache_hit") is True
-            self.calls.succeeded(call_id, usage_of(response_obj), from_cache=cached)
+            self.calls.succeeded(call, usage_of(response_obj), from_cache=cached)
 
     async def async_post_call_failure_hook(
         self,
@@ -171,9 +179,9 @@ class _LiteLLMLimiter:
         del user_api_key_dict, traceback_str
         if getattr(original_exception, REFUSED_HERE, False):
             return
-        call_id = _text(request_data, "litellm_call_id")
-        if call_id is not None:
-            self.calls.failed(call_id)
+        call = self._call_of(request_data)
+        if call is not None:
+            self.calls.failed(call)
 
     async def async_log_failure_event(
         self,
@@ -187,9 +195,23 @@ class _LiteLLMLimiter:
         In a call of the proxy, another attempt may follow.
         """
         del response_obj, start_time, end_time
-        call = self.calls.find(_text(kwargs, "litellm_call_id") or "")
+        call = self._call_of(kwargs)
         if call is not None and call.by_attempt:
-            self.calls.failed(call.call_id)
+            self.calls.failed(call)
+
+    async def async_post_call_failure_deployment_hook(
+        self,
+        request_data: Mapping[str, object],
+        exception: Exception,
+        call_type: object,
+        fallback_depth: int | None = None,
+    ) -> None:
+        """Do the same for an attempt that shares its log with an earlier one.
+
+        LiteLLM logs the first failure only.
+        """
+        del exception, call_type, fallback_depth
+        await self.async_log_failure_event(request_data, None, None, None)
 
     async def async_post_call_streaming_iterator_hook(
         self,
@@ -199,7 +221,7 @@ class _LiteLLMLimiter:
     ) -> AsyncGenerator[object, None]:
         """Count what is streamed, in case the stream is cut."""
         del user_api_key_dict
-        call = self.calls.find(_text(request_data, "litellm_call_id") or "")
+        call = self._call_of(request_data)
         async for chunk in response:
             if call is not None:
                 call.streamed += _streamed(chunk)
@@ -236,9 +258,13 @@ class _LiteLLMLimiter:
         *,
         by_attempt: bool = False,
     ) -> None:
-        call_id = _text(data, "litellm_call_id")
-        if call_id is None:
+        call_id, _ = _names_of(data)
+        if not call_id:
             return  # nothing would ever settle it
+        mark, log = uuid4().hex, data.get("litellm_logging_obj")
+        record = _field(log, RECORD)
+        if isinstance(record, dict):
+            record[MARK + call_id] = mark  # LiteLLM's copies of it have it too
         uses_tokens = not any(word in call_type for word in WITHOUT_TOKENS)
         try:
             subjects = self._subjects(caller)
@@ -251,18 +277,23 @@ class _LiteLLMLimiter:
                 characters=characters_of(data),
                 most_answer=_most_answer(data),
                 uses_tokens=uses_tokens,
+                mark=mark,
             )
         except InvalidSubject as error:
             wrong = _bad_request(f"the caller can't be determined: {error}")
             raise _refused(wrong) from error
         if not decision:
             raise _refused(_too_many(decision, caller.model))
-        call = self.calls.find(call_id)
+        call = self.calls.find(call_id, mark)
         if call is not None:
             call.by_attempt = by_attempt
-            self._watch(call, data.get("litellm_logging_obj"))
+            self._watch(call, log)
         if decision.delay_s > 0.0:
             await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
+
+    def _call_of(self, data: Mapping[str, object]) -> TokenCall | None:
+        """Return the call under way of a request, or of LiteLLM's record of one."""
+        return self.calls.find(*_names_of(data))
 
     def _watch(self, call: TokenCall, log: object) -> None:
         """Settle the call some time after its task has ended, if nobody else did.
@@ -282,7 +313,7 @@ class _LiteLLMLimiter:
         def ended(ended: asyncio.Task[object]) -> None:
             begun = call.streamed or _field(log, "completion_start_time") is not None
             if ended.cancelled() and not begun:
-                self.calls.cancelled(call.call_id)
+                self.calls.cancelled(call)
                 return
             loop = ended.get_loop()
             if not loop.is_closed():
@@ -368,6 +399,17 @@ def _streamed(chunk: object) -> int:
         return 0
     deltas = (_field(choice, "delta") for choice in cast("list[object]", choices))
     return sum(_characters(_field(delta, "content"), 0) for delta in deltas)
+
+
+def _names_of(data: Mapping[str, object]) -> tuple[str, str]:
+    """Return a call's id and mark, from its request or from LiteLLM's record of it.
+
+    The log's id goes first: fallbacks of the library have others, and report its own.
+    """
+    log = data.get("litellm_logging_obj")
+    call_id = _text(log, "litellm_call_id") or _text(data, "litellm_call_id") or ""
+    record = data if log is None else _field(log, RECORD)
+    return call_id, _text(record, MARK + call_id) or ""
 
 
 def _standing(calls: TokenCalls, subjects: Subjects) -> dict[str, str]:

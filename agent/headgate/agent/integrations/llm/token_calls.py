@@ -59,6 +59,7 @@ class TokenCall:
 
     Attributes:
         call_id: As the gateway calls it.
+        mark: Tells it from other calls of this id.
         model: As the caller names it.
         characters: Length of the prompt.
         estimate: What was reserved.
@@ -76,6 +77,7 @@ class TokenCall:
         "characters",
         "due_s",
         "estimate",
+        "mark",
         "model",
         "on_end",
         "streamed",
@@ -84,6 +86,7 @@ class TokenCall:
     def __init__(
         self,
         call_id: str,
+        mark: str,
         model: str,
         characters: int,
         estimate: TokenUsage,
@@ -93,6 +96,7 @@ class TokenCall:
     ) -> None:
         """Hold what was reserved."""
         self.call_id = call_id
+        self.mark = mark
         self.model = model
         self.characters = characters
         self.estimate = estimate
@@ -165,10 +169,14 @@ class TokenCalls:
         """Return the limiter of a subject, held ready."""
         return self._limiters.get(subject)
 
-    def find(self, call_id: str) -> TokenCall | None:
-        """Return the oldest call of this id that is under way."""
-        calls = self._open.get(call_id)
-        return calls[0] if calls else None
+    def find(self, call_id: str, mark: str = "") -> TokenCall | None:
+        """Return the call of this id and mark that is under way.
+
+        Without a mark, return the oldest of this id.
+        """
+        with self._lock:
+            calls = self._open.get(call_id, ())
+            return next((call for call in calls if mark in ("", call.mark)), None)
 
     def begin(
         self,
@@ -179,6 +187,7 @@ class TokenCalls:
         characters: int,
         most_answer: float | None = None,
         uses_tokens: bool = True,
+        mark: str = "",
     ) -> Decision:
         """Reserve a call's estimate in all subjects' quotas, or in none.
 
@@ -189,6 +198,7 @@ class TokenCalls:
             characters: Length of the prompt.
             most_answer: Tokens that the caller lets the answer have.
             uses_tokens: False for calls that are counted as requests only.
+            mark: To tell it from other calls of this id.
 
         Returns:
             Admitted, muted by the longest of their delays, or the first refusal.
@@ -220,7 +230,7 @@ class TokenCalls:
                 worst = reservation.decision
         due_s = self._clock() + self._timeout_s
         call = TokenCall(
-            call_id, model, characters, estimate, reservations, slots, due_s
+            call_id, mark, model, characters, estimate, reservations, slots, due_s
         )
         with self._lock:
             self._forget_overdue()
@@ -234,11 +244,10 @@ class TokenCalls:
         return any(limiter.links(costs) or limiter.has_slots for limiter in limiters)
 
     def succeeded(
-        self, call_id: str, usage: TokenUsage | None, *, from_cache: bool = False
+        self, call: TokenCall, usage: TokenUsage | None, *, from_cache: bool = False
     ) -> None:
-        """Charge what a call has cost; unknown ids and repeats are ignored."""
-        call = self._take(call_id)
-        if call is None:
+        """Charge what a call has cost, unless it has ended already."""
+        if not self._remove(call):
             return
         if from_cache:
             call.end(0.0)
@@ -255,16 +264,14 @@ class TokenCalls:
         self._estimates.note(call.model, call.characters, usage)
         call.end(usage.total)
 
-    def failed(self, call_id: str) -> None:
+    def failed(self, call: TokenCall) -> None:
         """Charge the request of a call that failed, and no tokens."""
-        call = self._take(call_id)
-        if call is not None:
+        if self._remove(call):
             call.end(0.0)
 
-    def cancelled(self, call_id: str) -> None:
+    def cancelled(self, call: TokenCall) -> None:
         """Give everything back."""
-        call = self._take(call_id)
-        if call is not None:
+        if self._remove(call):
             call.end(None)
 
     def cut(self, call: TokenCall) -> None:
@@ -295,16 +302,6 @@ class TokenCalls:
                 return [], slot.decision
             slots.append(slot)
         return slots, None
-
-    def _take(self, call_id: str) -> TokenCall | None:
-        with self._lock:
-            calls = self._open.get(call_id)
-            if not calls:
-                return None
-            call = calls.popleft()
-            if not calls:
-                del self._open[call_id]
-            return call
 
     def _remove(self, call: TokenCall) -> bool:
         with self._lock:
