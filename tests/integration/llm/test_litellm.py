@@ -393,6 +393,85 @@ def test_a_stream_of_the_library_is_charged_if_its_reader_is_cancelled(
     _run(serve())
 
 
+def test_a_timeout_in_a_task_that_goes_on_gives_back_a_call_without_an_answer(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+
+    async def end_when_begun(limit: asyncio.Timeout) -> None:
+        await gateway.spends(requests=1.0)
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    async def complete(limit: asyncio.Timeout) -> None:
+        async with limit:
+            await gateway.complete(
+                None, mock_response="late", mock_delay=PATIENCE_S, metadata=ACME
+            )
+
+    async def call() -> None:
+        limit = asyncio.timeout(None)
+        ending = asyncio.create_task(end_when_begun(limit))
+        with pytest.raises(TimeoutError):
+            await complete(limit)
+        await ending
+        await gateway.settled()
+        assert gateway.spent("requests") == 0.0
+        assert gateway.spent("tokens") == 0.0
+
+    _run(call())
+
+
+def test_a_timeout_in_a_task_that_goes_on_charges_a_stream_that_had_begun(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+    read: list[object] = []
+
+    async def read_some(limit: asyncio.Timeout) -> None:
+        stream = await gateway.complete(
+            None, stream=True, mock_response="word " * 500, metadata=ACME
+        )
+        async for chunk in cast("AsyncIterator[object]", stream):
+            read.append(chunk)
+            if len(read) == 5:
+                limit.reschedule(asyncio.get_running_loop().time())
+                await asyncio.sleep(PATIENCE_S)
+
+    async def call() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(None) as limit:
+                await read_some(limit)
+        await gateway.settled()
+        assert len(read) == 5
+        assert gateway.spent("requests") == 1.0
+        assert gateway.spent("tokens") > 0.0
+
+    _run(call())
+
+
+def test_a_stream_of_the_library_may_outlive_the_task_that_began_it(
+    litellm: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = import_module("headgate.agent.integrations.llm.litellm")
+    monkeypatch.setattr(hooks, "GRACE_S", 0.0)
+    gateway = Gateway(litellm)
+
+    async def read() -> None:
+        begin = gateway.complete(
+            None, stream=True, mock_response="So it is. " * 20, metadata=ACME
+        )
+        stream = await asyncio.ensure_future(begin)
+        reserved = gateway.spent("tokens")
+        await asyncio.sleep(0.1)
+        assert len(gateway.calls) == 1
+        async for _ in cast("AsyncIterator[object]", stream):
+            pass
+        await gateway.settled()
+        assert 20 < gateway.spent("tokens") < reserved
+
+    _run(read())
+
+
 def _answer(tokens: int) -> dict[str, object]:
     """Return a mock answer of this usage; that of a text is always the same."""
     usage = {"prompt_tokens": 6, "completion_tokens": tokens - 6}

@@ -19,7 +19,9 @@ call; the synchronous functions can't be refused by a callback, and are not limi
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, cast
@@ -296,31 +298,48 @@ class _LiteLLMLimiter:
         return self.calls.find(*_names_of(data))
 
     def _watch(self, call: TokenCall, log: object) -> None:
-        """Settle the call some time after its task has ended, if nobody else did.
+        """Settle a call that has ended without any hook.
 
-        A call that is cancelled, and a stream whose client has gone before its first
-        chunk, end without any hook.
+        So end those that are cancelled or timed out, and streams that nobody reads any
+        more.  A call of the proxy ends with its task.  With the library alone a task
+        outlives a call that it gave up, and a stream may outlive the task that began
+        it, but LiteLLM drops its log when it is done with a call.
 
         Args:
             call: It has just begun.
-            log: LiteLLM's own, which knows when the first chunk of an answer came; the
-                library has no hook for that.
+            log: LiteLLM's own, whose record says when an answer began.
         """
         task = asyncio.current_task()
         if task is None:
             return
+        loop, record = task.get_loop(), _field(log, RECORD)
+
+        def begun() -> bool:
+            answering = _field(record, "completion_start_time") is not None
+            return answering or call.streamed > 0
+
+        def settle() -> None:
+            (self.calls.cut if begun() else self.calls.cancelled)(call)
+
+        gone = None
+        if call.by_attempt and log is not None:
+            # Garbage is found in any thread, within any lock.
+            gone = weakref.finalize(log, _call_soon, loop, settle)
+            gone.atexit = False
 
         def ended(ended: asyncio.Task[object]) -> None:
-            begun = call.streamed or _field(log, "completion_start_time") is not None
-            if ended.cancelled() and not begun:
+            if ended.cancelled() and not begun():
                 self.calls.cancelled(call)
-                return
-            loop = ended.get_loop()
-            if not loop.is_closed():
+            elif (ended.cancelled() or gone is None) and not loop.is_closed():
                 loop.call_later(GRACE_S, self.calls.cut, call)
 
+        def unwatch() -> None:
+            task.remove_done_callback(ended)
+            if gone is not None:
+                gone.detach()
+
         task.add_done_callback(ended)
-        call.on_end = lambda: task.remove_done_callback(ended)
+        call.on_end = unwatch
 
 
 def LiteLLMLimiter(  # noqa: N802 RUF100  # used as a class
@@ -410,6 +429,11 @@ def _names_of(data: Mapping[str, object]) -> tuple[str, str]:
     call_id = _text(log, "litellm_call_id") or _text(data, "litellm_call_id") or ""
     record = data if log is None else _field(log, RECORD)
     return call_id, _text(record, MARK + call_id) or ""
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, settle: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(settle)
 
 
 def _standing(calls: TokenCalls, subjects: Subjects) -> dict[str, str]:
