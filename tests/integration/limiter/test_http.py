@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.middleware import Middleware
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
 from websockets.exceptions import ConnectionClosed
@@ -745,6 +745,39 @@ def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:
             pass
         first = next(line for line in others if line.startswith("data: "))
         assert json.loads(first.removeprefix("data: "))["subject"] == another
+
+
+@pytest.mark.parametrize("by", ["slots", "controller"])
+def test_ably_receivers_hear_what_was_refused_for_want_of_a_slot_or_by_a_controller(
+    by: str,
+) -> None:
+    source = one_slot()
+    limiter = source.limiter(tenant="acme")
+    held = limiter.try_slot() if by == "slots" else None
+    notices = NoticeStream(sees=lambda _, __: True, every_s=0.1)
+
+    async def root(_: object) -> PlainTextResponse:
+        raise Throttled(Refusal(delay_s=5.0))
+
+    options = {"subject": who, "slots": True, "notices": notices}
+    limited = Middleware(LimitMiddleware, source=source, **options)  # type: ignore[arg-type]  # options by name
+    app = Starlette(
+        routes=[Route("/", root), Mount("/notices", notices)], middleware=[limited]
+    )
+    with (
+        served(app) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+        client.stream("GET", f"{url}/notices/") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == ": listening"
+        assert client.get(url, headers=ACME).status_code == 429
+        line = next(line for line in lines if line.startswith((": quiet", "data: ")))
+        assert line != ": quiet", "nothing was told"
+        told = json.loads(line.removeprefix("data: "))
+    assert told["subject"] == str(limiter.subject)
+    assert (told["requests"], told["units"]) == (1, 1.0)
+    assert told["dimension"] == ("slots_in_flight" if held else None)
 
 
 def test_ably_subjects_that_were_told_of_leave_room_for_others(

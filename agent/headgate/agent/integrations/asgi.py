@@ -44,9 +44,8 @@ from headgate.agent.limiter.limiter import Limiter
 from headgate.agent.limiter.ratelimit_headers import Header, ratelimit_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from headgate.agent.bucket.chain import Link
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.notice_stream import NoticeStream
     from headgate.agent.integrations.sources import LimiterSource
@@ -195,9 +194,9 @@ class LimitMiddleware:
         else:
             decision = handle.try_acquire()
         if decision is not ADMITTED:
-            if not decision and self._notices is not None:
-                self._notices.note(handle.limiter, decision, ONE_REQUEST)
-            await self._answer(decision, chain.links, now, scope, receive, send)
+            await self._answer(
+                handle.limiter, decision, ONE_REQUEST, now, scope, receive, send
+            )
             return
         if self._headers and kind == "http":
             if only is not None and only.told_since_s <= now < only.told_until_s:
@@ -207,7 +206,8 @@ class LimitMiddleware:
         try:
             await self.app(scope, receive, send)
         except Throttled as error:
-            await self._pass_on(error, decision, scope, send)
+            limiter = handle.limiter
+            await self._pass_on(limiter, error, decision, ONE_REQUEST, scope, send)
 
     def _add_tenant(self, tenant: str) -> DimensionHandle[Limiter]:
         if len(self._of_tenant) >= MOST_LIMITERS:
@@ -227,11 +227,11 @@ class LimitMiddleware:
             with slot:
                 await self._serve(limiter, scope, receive, send, slot)
             return
-        kind, refused = scope["type"], slot.decision
+        refused = slot.decision
         marks = [_retry_after(refused)] if not refused.never else []
-        if self._mute_refused and kind == "http" and not refused.never:
+        if self._mute_refused and scope["type"] == "http" and not refused.never:
             send = _muting(send, refused.delay_s)
-        await _refuse(kind, refused, marks, send)
+        await self._refuse(limiter, refused, self._costs_of(scope), marks, scope, send)
 
     async def _serve(
         self,
@@ -242,20 +242,22 @@ class LimitMiddleware:
         slot: Slot | None = None,
     ) -> None:
         """Serve a connection with any costs, in any mode."""
-        costs = ONE_REQUEST if self._costs is None else self._costs(scope)
+        costs = self._costs_of(scope)
         if limiter.waits(costs):
             decision = await limiter.wait_async(timeout_s=self._longest_wait_s, **costs)
         else:
             decision = limiter.try_acquire(**costs)
-        if not decision and self._notices is not None:
-            self._notices.note(limiter, decision, costs)
-        links, now = limiter.links(costs), limiter.clock()
-        await self._answer(decision, links, now, scope, receive, send, slot)
+        now = limiter.clock()
+        await self._answer(limiter, decision, costs, now, scope, receive, send, slot)
+
+    def _costs_of(self, scope: Scope) -> Mapping[str, float]:
+        return ONE_REQUEST if self._costs is None else self._costs(scope)
 
     async def _answer(
         self,
+        limiter: Limiter,
         decision: Decision,
-        links: Sequence[Link],
+        costs: Mapping[str, float],
         now: float,
         scope: Scope,
         receive: Receive,
@@ -264,14 +266,14 @@ class LimitMiddleware:
     ) -> None:
         """Refuse, or serve the connection and mute it afterwards."""
         kind = scope["type"]
-        marks = ratelimit_headers(links, now)
+        marks = ratelimit_headers(limiter.links(costs), now)
         if decision.delay_s > 0.0:
             marks = [*marks, _retry_after(decision)]
         mutes = decision.delay_s > 0.0 and kind == "http"
         if not decision:
             if mutes and self._mute_refused and not decision.never:
                 send = _muting(send, decision.delay_s, slot)
-            await _refuse(kind, decision, marks, send)
+            await self._refuse(limiter, decision, costs, marks, scope, send)
             return
         answer = send
         if mutes:  # admitted, but no next request until then
@@ -281,12 +283,14 @@ class LimitMiddleware:
         try:
             await self.app(scope, receive, answer)
         except Throttled as error:
-            await self._pass_on(error, decision, scope, send, slot)
+            await self._pass_on(limiter, error, decision, costs, scope, send, slot)
 
     async def _pass_on(
         self,
+        limiter: Limiter,
         error: Throttled,
         decision: Decision,
+        costs: Mapping[str, float],
         scope: Scope,
         send: Send,
         slot: Slot | None = None,
@@ -297,7 +301,25 @@ class LimitMiddleware:
         mutes = self._mute_refused or decision.delay_s > 0.0
         if mutes and scope["type"] == "http" and not refused.never:
             send = _muting(send, refused.delay_s, slot)
-        await _refuse(scope["type"], refused, marks, send)
+        await self._refuse(limiter, refused, costs, marks, scope, send)
+
+    async def _refuse(
+        self,
+        limiter: Limiter,
+        refused: Decision,
+        costs: Mapping[str, float],
+        marks: list[Header],
+        scope: Scope,
+        send: Send,
+    ) -> None:
+        """Tell the caller, and those who would have received what it sent."""
+        if self._notices is not None:
+            self._notices.note(limiter, refused, costs)
+        if scope["type"] == "websocket":  # before it is accepted: it is answered 403
+            reason = _fitting(str(refused))
+            await send({"type": "websocket.close", "code": 1013, "reason": reason})
+            return
+        await _send_problem(TOO_MANY_REQUESTS, refusal_body(refused), marks, send)
 
 
 def _marked(send: Send, marks: list[Header]) -> Send:
@@ -340,19 +362,6 @@ def _muting(send: Send, delay_s: float, slot: Slot | None = None) -> Send:
 
 def _retry_after(decision: Decision) -> Header:
     return b"retry-after", b"%d" % retry_after_s(decision)
-
-
-async def _refuse(
-    kind: object,
-    decision: Decision,
-    marks: list[Header],
-    send: Send,
-) -> None:
-    if kind == "websocket":  # before it is accepted: the server answers 403
-        reason = _fitting(str(decision))
-        await send({"type": "websocket.close", "code": 1013, "reason": reason})
-        return
-    await _send_problem(TOO_MANY_REQUESTS, refusal_body(decision), marks, send)
 
 
 async def _turn_away(kind: object, error: InvalidSubject, send: Send) -> None:
