@@ -21,6 +21,9 @@ from headgate.agent.integrations.grpc_server import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent.enforcement.enforcer import Enforcer
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 Grpc = Any
@@ -76,8 +79,10 @@ def call(channel: Grpc, shape: str, metadata: Grpc = ACME) -> Grpc:
     return list(answer) if shape.endswith("stream") else answer
 
 
-def serve(interceptor: Grpc, handlers: Grpc = ECHO) -> tuple[Grpc, Grpc]:
-    server = grpc.server(ThreadPoolExecutor(4), interceptors=[interceptor])
+def serve(
+    interceptor: Grpc, handlers: Grpc = ECHO, pool: ThreadPoolExecutor | None = None
+) -> tuple[Grpc, Grpc]:
+    server = grpc.server(pool or ThreadPoolExecutor(4), interceptors=[interceptor])
     server.add_generic_rpc_handlers([handlers])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -233,6 +238,64 @@ def test_a_client_that_is_gone_is_charged_nothing() -> None:
         limited.intercept_service(find, details).unary_unary(b"", Gone())
     decisions = [bool(limiter.try_acquire(requests=1)) for _ in range(3)]
     assert decisions == [True, True, False], "one, and one in debt"
+
+
+def charged(enforcer: Enforcer) -> float:
+    return sum(use.admitted for use in enforcer.usage())
+
+
+@pytest.mark.parametrize("mode", ["wait", "delay"])
+def test_a_call_that_is_cancelled_while_it_is_held_is_charged_nothing(
+    mode: RefusalMode,
+) -> None:
+    enforcer = make(node_limit("requests", 1.0, 1), refusal=mode)
+    enforcer.limiter(tenant="acme").charge(requests=3)
+    pool = ThreadPoolExecutor(1)
+    server, channel = serve(LimitInterceptor(enforcer, subject=who), pool=pool)
+    try:
+        echo = channel.unary_unary("/test.Echo/unary_unary")
+        held = echo.future(b"x", metadata=ACME)
+        deadline_s = time.monotonic() + 30.0
+        while not enforcer.metrics()["waiting"] and charged(enforcer) < 4.0:
+            assert time.monotonic() < deadline_s, "no call"
+            time.sleep(0.01)
+        assert held.cancel()
+        pool.shutdown()  # it has left its thread
+        assert charged(enforcer) == 3.0
+    finally:
+        channel.close()
+        server.stop(None)
+
+
+@pytest.mark.parametrize("mode", ["wait", "delay"])
+def test_an_asynchronous_server_charges_no_call_that_is_cancelled_while_it_is_held(
+    mode: RefusalMode,
+) -> None:
+    async def until(done: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + 30.0
+        while not done():
+            assert time.monotonic() < deadline_s, f"charged {charged(enforcer)}"
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        server = aio.server(interceptors=[AsyncLimitInterceptor(enforcer, subject=who)])
+        server.add_generic_rpc_handlers([ASYNC_ECHO])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            held = channel.unary_unary("/test.Echo/unary_unary")(b"x", metadata=ACME)
+            await until(
+                lambda: bool(enforcer.metrics()["waiting"]) or charged(enforcer) == 4.0
+            )
+            held.cancel()
+            await until(
+                lambda: not enforcer.metrics()["waiting"] and charged(enforcer) == 3.0
+            )
+        await server.stop(None)
+
+    enforcer = make(node_limit("requests", 0.01, 1), refusal=mode)
+    enforcer.limiter(tenant="acme").charge(requests=3)
+    asyncio.run(main())
 
 
 def test_an_asynchronous_server_refuses_and_waits_alike() -> None:

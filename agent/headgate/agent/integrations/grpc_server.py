@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from headgate.agent.integrations.reading import ReadingLimits
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.limiter.reservation import Reservation
 
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default; a waiting call holds a thread of the server."""
@@ -114,7 +115,7 @@ class _Rules:
         self._limiters = limiter_cache(source)
         self._subject = subject
         self._costs = costs
-        self.longest_wait_s = longest_wait_s
+        self._longest_wait_s = longest_wait_s
 
     def find(self, details: object) -> tuple[Limiter, Mapping[str, float]] | None:
         given = cast("_Details", details)
@@ -132,6 +133,20 @@ class _Rules:
     def held_s(self, limiter: Limiter) -> float:
         """Return how long to hold a call of a caller that was refused before."""
         return 0.0 if self.mutes is None else self.mutes.left_s(limiter.subject)
+
+    def reserve(
+        self, limiter: Limiter, costs: Mapping[str, float], left_s: float = inf
+    ) -> Reservation:
+        """Return what charges a call that is served, and no other.
+
+        Args:
+            limiter: Of the caller.
+            costs: Units by dimension.
+            left_s: How long the caller will wait.
+        """
+        waits = limiter.waits(costs)
+        wait_s = min(self._longest_wait_s, left_s) if waits else None
+        return limiter.reserve(estimate=None, wait_s=wait_s, **costs)
 
     def note_refused(self, limiter: Limiter, decision: Decision) -> None:
         """Mute the caller, where refused ones are muted."""
@@ -165,16 +180,13 @@ class _LimitInterceptor:
             if (held_s := self._rules.held_s(limiter)) > 0.0:
                 time.sleep(min(held_s, _left_s(context)))
             _leave_if_gone(context)
-            if limiter.waits(costs):
-                wait_s = min(self._rules.longest_wait_s, _left_s(context))
-                decision = limiter.wait(timeout_s=wait_s, **costs)
-            else:
-                decision = limiter.try_acquire(**costs)
-            if not decision:
-                abort(context, decision)
-            if decision.delay_s > 0.0:
-                time.sleep(min(decision.delay_s, LONGEST_MUTE_S, _left_s(context)))
-            _leave_if_gone(context)
+            try:
+                with self._rules.reserve(limiter, costs, _left_s(context)) as charged:
+                    if (mute_s := min(charged.decision.delay_s, LONGEST_MUTE_S)) > 0.0:
+                        time.sleep(min(mute_s, _left_s(context)))
+                    _leave_if_gone(context)
+            except Throttled as error:
+                abort(context, error.decision)
 
         def abort(context: _Context, refused: Decision) -> object:
             self._rules.note_refused(limiter, refused)
@@ -221,21 +233,18 @@ class _AsyncLimitInterceptor:
         limiter, costs = found
         if (held_s := self._rules.held_s(limiter)) > 0.0:
             await asyncio.sleep(held_s)
-        if limiter.waits(costs):
-            wait_s = self._rules.longest_wait_s
-            decision = await limiter.wait_async(timeout_s=wait_s, **costs)
-        else:
-            decision = limiter.try_acquire(**costs)
+        try:
+            async with self._rules.reserve(limiter, costs) as charged:
+                if (mute_s := min(charged.decision.delay_s, LONGEST_MUTE_S)) > 0.0:
+                    await asyncio.sleep(mute_s)
+        except Throttled as error:
+            refused = error.decision
 
-        if decision:
-            if decision.delay_s > 0.0:
-                await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
-            return self._passing_on(cast("_Handler", handler), limiter)
+            async def refuse(_: object, context: _Context) -> None:
+                await self._abort(limiter, context, refused)
 
-        async def refuse(_: object, context: _Context) -> None:
-            await self._abort(limiter, context, decision)
-
-        return _made_like(cast("_Handler", handler), refuse)
+            return _made_like(cast("_Handler", handler), refuse)
+        return self._passing_on(cast("_Handler", handler), limiter)
 
     def _passing_on(self, handler: _Handler, limiter: Limiter) -> object:
         """Return a handler that passes on what a controller said to its servicer."""
