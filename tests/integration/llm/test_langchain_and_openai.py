@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from openai.types.chat import ChatCompletionMessageParam
 
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "llm"
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hello"}]
@@ -261,8 +263,11 @@ def test_langchain_waits_for_the_quota_of_the_cluster(
     assert float(done.stdout.split()[3]) > 1.0  # 20 at 10/s, with a burst of 5
 
 
-def test_langchain_s_limiter_does_not_block_where_it_must_not() -> None:
-    source = make(node_limit("requests", 0.01, 1.0))
+@pytest.mark.parametrize("mode", ["reject", "delay", "wait"])
+def test_langchain_s_limiter_does_not_block_where_it_must_not(
+    mode: RefusalMode,
+) -> None:
+    source = make(node_limit("requests", 0.01, 1.0), refusal=mode)
     limiter = HeadgateRateLimiter(source.limiter(tenant="acme"), timeout_s=0.05)
     began = time.monotonic()
     answers = [limiter.acquire(blocking=False) for _ in range(4)]

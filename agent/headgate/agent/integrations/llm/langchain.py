@@ -23,6 +23,7 @@ from headgate.agent.integrations.web.answers import ONE_REQUEST
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headgate.agent.decision import Decision
     from headgate.agent.limiter.limiter import Limiter
 
 
@@ -54,12 +55,9 @@ class HeadgateRateLimiter(BaseRateLimiter):
             Throttled: The wait was in vain; LangChain ignores what a blocking call
                 returns.
         """
-        if not blocking:
-            return bool(self._limiter.try_acquire(**self._costs))
-        decision = self._limiter.wait(timeout_s=self._timeout_s, **self._costs)
-        if not decision:
-            raise Throttled(decision)
-        return True
+        wait_s = self._timeout_s if blocking else 0.0
+        decision = self._limiter.wait(timeout_s=wait_s, **self._costs)
+        return _answered(decision, blocking=blocking)
 
     async def aacquire(self, *, blocking: bool = True) -> bool:
         """Do what `acquire` does without blocking the event loop.
@@ -67,10 +65,12 @@ class HeadgateRateLimiter(BaseRateLimiter):
         Raises:
             Throttled: The wait was in vain.
         """
-        if not blocking:
-            return bool(self._limiter.try_acquire(**self._costs))
-        wait = self._limiter.wait_async(timeout_s=self._timeout_s, **self._costs)
-        decision = await wait
-        if not decision:
-            raise Throttled(decision)
-        return True
+        wait_s = self._timeout_s if blocking else 0.0
+        decision = await self._limiter.wait_async(timeout_s=wait_s, **self._costs)
+        return _answered(decision, blocking=blocking)
+
+
+def _answered(decision: Decision, *, blocking: bool) -> bool:
+    if blocking and not decision:
+        raise Throttled(decision)
+    return bool(decision)
