@@ -162,6 +162,40 @@ def test_a_call_is_settled_with_its_true_usage(litellm: ModuleType) -> None:
     _run(call())
 
 
+def test_the_proxy_finds_every_hook(litellm: ModuleType) -> None:
+    """It looks into the class of a callback itself, not into those it inherits from."""
+    kind = type(Gateway(litellm).limiter)
+    hooks = {name for name in dir(kind.__mro__[1]) if name.startswith("async_")}
+    offered = dir(import_module("litellm.integrations.custom_logger").CustomLogger)
+    assert "async_pre_call_hook" in hooks
+    assert hooks <= set(vars(kind)) & set(offered)
+
+
+def test_the_proxy_itself_reserves_and_tells_what_is_left(litellm: ModuleType) -> None:
+    pytest.importorskip("backoff", reason="LiteLLM's proxy needs it")
+    gateway = Gateway(litellm)
+    common = "litellm.proxy.common_utils.user_api_key_cache"
+    cache = import_module(common).UserApiKeyCache()
+    proxy = import_module("litellm.proxy.utils").ProxyLogging(user_api_key_cache=cache)
+    key = import_module("litellm.proxy._types").UserAPIKeyAuth(team_id="acme")
+    log = gateway.logged("a")
+    data = {"model": MODEL, "messages": MESSAGES, "litellm_call_id": "a", **log}
+
+    async def call() -> None:
+        await proxy.pre_call_hook(
+            user_api_key_dict=key, data=data, call_type="acompletion"
+        )
+        assert gateway.spent("requests") == 1.0
+        response = await gateway.complete("a", mock_response=_answer(50), **log)
+        await gateway.settled()
+        assert gateway.spent("requests") == 1.0
+        assert gateway.spent("tokens") == pytest.approx(50.0)
+        headers = await proxy.post_call_response_headers_hook(data, key, response)
+        assert headers["x-ratelimit-remaining-tokens"] == f"{BURST - 50:.0f}"
+
+    _run(call())
+
+
 def test_a_stream_is_settled_when_it_ends(litellm: ModuleType) -> None:
     gateway = Gateway(litellm)
 

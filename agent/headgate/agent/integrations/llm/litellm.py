@@ -361,7 +361,10 @@ def LiteLLMLimiter(  # noqa: N802 RUF100  # used as a class
     base = cast(
         "type", import_module("litellm.integrations.custom_logger").CustomLogger
     )
-    kind = type("LiteLLMLimiter", (_LiteLLMLimiter, base), {})
+    # The proxy calls hooks that a class defines itself, and none that it inherits.
+    defined = vars(_LiteLLMLimiter).items()
+    hooks = {name: hook for name, hook in defined if name.startswith("async_")}
+    kind = type("LiteLLMLimiter", (_LiteLLMLimiter, base), hooks)
     make = cast("Callable[..., object]", kind)
     calls = TokenCalls(source, timeout_s=timeout_s, context_of=_context_of)
     return make(calls, subjects, unattached)
