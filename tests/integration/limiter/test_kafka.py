@@ -380,6 +380,29 @@ def test_other_subjects_go_on_while_one_is_in_debt(
     assert limited.paused == set(partitions_of(acme, 2))
 
 
+def test_a_paid_debt_is_read_on_beside_backlogs_that_never_end(
+    broker: Broker, producer: Kafka, consumer: Kafka
+) -> None:
+    acme, others = new_topic(broker), new_topic(broker, 2)
+    fill(producer, acme, 200)
+    for number in (0, 1):
+        fill(producer, others, 5_000, number)
+    enforcer = make(node_limit("dispatch_messages", 100, 10))
+    consumer.assign(partitions_of(acme, 1) + partitions_of(others, 2))
+    limited = ThrottledConsumer(
+        consumer,
+        enforcer,
+        subject=lambda topic: {"tenant": "acme" if topic == acme else "other"},
+    )
+    got = {acme: 0, others: 0}
+    while got[acme] < 80 and got[others] < 10_000:
+        # kafka-python has always fetched more of one than a poll takes.
+        for partition, records in limited.poll(200, max_records=7).items():
+            got[partition.topic] += len(records)
+        time.sleep(0.002)
+    assert got[acme] >= 80
+
+
 def test_nothing_is_read_while_a_subject_is_in_debt_for_something_else(
     broker: Broker, producer: Kafka, consumer: Kafka
 ) -> None:

@@ -51,6 +51,9 @@ IN_LINE = "_next_partition_records"
 """Attribute of kafka-python's fetcher: what it has fetched of the partition that it
 reads at present."""
 
+PARKED = "_paused_partition_records"
+"""Attribute of kafka-python's fetcher: the same of partitions that were paused."""
+
 LONGEST_BLOCK_S = 60.0
 """Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
 
@@ -85,6 +88,15 @@ class Record(Protocol):
     @property
     def serialized_value_size(self) -> int:
         """Bytes, -1 without a value."""
+        ...
+
+
+class _Fetched(Protocol):
+    """What kafka-python has fetched of a partition; falsy if it is finished."""
+
+    @property
+    def topic_partition(self) -> Partition:
+        """The partition."""
         ...
 
 
@@ -375,8 +387,9 @@ class ThrottledConsumer:
     def _poll_without(
         self, held: set[Partition], *, timeout_ms: int, max_records: int | None
     ) -> Mapping[Partition, Sequence[Record]]:
-        _let_parked_records_go_on(self._consumer)
-        held = held - self._consumer.paused()  # what the application paused stays so
+        paused = self._consumer.paused()  # by the application: it stays so
+        _let_parked_records_go_on(self._consumer, paused | held)
+        held = held - paused
         try:
             for partition in held:
                 with suppress(KeyError):  # no longer this consumer's
@@ -511,13 +524,24 @@ def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
     return decision
 
 
-def _let_parked_records_go_on(consumer: Consumer) -> None:
+def _let_parked_records_go_on(consumer: Consumer, paused: Set[Partition]) -> None:
     """Empty kafka-python's slot for the partition it reads, if that is finished.
 
     kafka-python 3.0.12 parks what it has fetched of a paused partition, and takes it up
-    again only while that slot is empty; but a finished partition stays in the slot, so
-    the parked one would never be read again once any other delivers or proves empty.
+    again only while that slot is empty.  But a finished partition stays in the slot,
+    and the next ones that it has fetched go there first, so the parked one might never
+    be read again.  While one is parked that may go on, whatever is in the slot is
+    parked behind it.
+
+    Args:
+        consumer: Of kafka-python.
+        paused: What the next poll must not read.
     """
     fetcher: object = getattr(consumer, "_fetcher", None)
-    if not getattr(fetcher, IN_LINE, True):
-        setattr(fetcher, IN_LINE, None)
+    reading: _Fetched | None = getattr(fetcher, IN_LINE, None)
+    parked: dict[Partition, object] = getattr(fetcher, PARKED, {})
+    if reading is None or (reading and parked.keys() <= paused):
+        return
+    if reading:
+        parked[reading.topic_partition] = reading
+    setattr(fetcher, IN_LINE, None)
