@@ -368,6 +368,15 @@ def test_the_library_alone_is_limited_by_attempt(litellm: ModuleType) -> None:
     _run(call())
 
 
+def test_a_call_in_an_event_loop_of_its_own_is_settled(litellm: ModuleType) -> None:
+    gateway = Gateway(litellm)
+    for calls in (1, 2, 3):
+        asyncio.run(gateway.complete(None, mock_response=_answer(50), metadata=ACME))
+        assert len(gateway.calls) == 0
+        assert gateway.spent("requests") == calls
+        assert gateway.spent("tokens") == pytest.approx(50.0 * calls)
+
+
 def test_each_fallback_of_the_library_is_a_call(litellm: ModuleType) -> None:
     gateway = Gateway(litellm)
     failing = {"model": MODEL, "mock_response": "litellm.InternalServerError"}

@@ -152,6 +152,19 @@ class _LiteLLMLimiter:
         kind = str(getattr(call_type, "value", call_type))
         await self._begin(caller, kwargs, kind, by_attempt=True)
 
+    async def async_post_call_success_deployment_hook(
+        self, request_data: Mapping[str, object], response: object, call_type: object
+    ) -> None:
+        """Settle an attempt of the library when it is answered, if that says its usage.
+
+        LiteLLM logs it later, and not at all if its event loop ends before that, as
+        where each call has an `asyncio.run` of its own.
+        """
+        del call_type
+        call, usage = self._call_of(request_data), usage_of(response)
+        if call is not None and call.by_attempt and usage is not None:
+            self.calls.succeeded(call, usage)
+
     async def async_log_success_event(
         self,
         kwargs: Mapping[str, object],
