@@ -301,7 +301,9 @@ class ThrottledConsumer:
     A debt belongs to a subject: during each poll, all partitions of subjects in debt
     are paused, so at most one poll is delivered beyond what the limits admit (and the
     poll in which a rebalance brings new partitions).  Once the debt is paid, the
-    partitions take turns.  Between polls, only what the application paused is paused.
+    partitions take turns.  Between polls, only what the application paused is paused;
+    but what a rebalance listener pauses, which runs within a poll, may go on after it,
+    so let the listener note it, and pause it once the poll has returned.
 
     Attributes:
         throttle_s: Total seconds for which subjects were to be held back; by a limit of
