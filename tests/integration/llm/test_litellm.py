@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextvars import Context
 from datetime import UTC, datetime
 from importlib import import_module
 from math import inf
@@ -579,6 +580,32 @@ def test_a_call_that_fails_ends_no_other_of_its_id(litellm: ModuleType) -> None:
             await late
         await gateway.settled()
         assert gateway.spent("requests") == 1.0
+
+    _run(call())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_request_of_the_proxy_that_fails_ends_no_other_of_its_id(
+    litellm: ModuleType, *, begun: bool
+) -> None:
+    """The proxy hides the log of one that fails; one without a valid key has none."""
+    gateway = Gateway(litellm)
+
+    async def fail() -> None:
+        if begun:
+            await gateway.begin("mine", team="acme", **gateway.logged("mine"))
+        data = {"litellm_call_id": "mine"}
+        await gateway.hook("async_post_call_failure_hook")(data, ValueError(), None)
+
+    async def call() -> None:
+        await gateway.begin("mine", team="acme", **gateway.logged("mine"))
+        first = _found(gateway.calls, "mine")
+        reserved = gateway.spent("tokens")
+        await asyncio.create_task(fail(), context=Context())  # as each request has one
+        assert gateway.spent("tokens") == reserved > 0.0
+        gateway.calls.succeeded(first, TokenUsage(100.0, 900.0))
+        assert gateway.spent("tokens") == 1_000.0
+        assert len(gateway.calls) == 0
 
     _run(call())
 

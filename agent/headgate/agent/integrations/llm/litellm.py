@@ -22,6 +22,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, cast
@@ -60,6 +61,10 @@ RECORD = "model_call_details"
 MARK = "headgate_call:"
 """Key, with the call's id, of the mark in LiteLLM's record of a call: callers choose
 ids, so several calls may have the same one."""
+
+_PROXY_MARK: ContextVar[str] = ContextVar("headgate_call", default="")
+"""Mark of the proxy's call in this context: the proxy hides the log of one that failed,
+and tells of requests that never became a call, whose ids may be those of others."""
 
 GRACE_S = 5.0
 """How long after the end of its request a call is given to report its usage."""
@@ -188,13 +193,14 @@ class _LiteLLMLimiter:
     ) -> None:
         """Give back the tokens of a call of the proxy whose last attempt failed.
 
-        One that was refused here has none, and clients choose ids: another call of the
-        same id may be under way.
+        One that was refused has none, and clients choose ids: another call of the same
+        id may be under way.
         """
         del user_api_key_dict, traceback_str
-        if getattr(original_exception, REFUSED_HERE, False):
+        mark = _PROXY_MARK.get()
+        if not mark or getattr(original_exception, REFUSED_HERE, False):
             return
-        call = self._call_of(request_data)
+        call = self.calls.find(_names_of(request_data)[0], mark)
         if call is not None:
             self.calls.failed(call)
 
@@ -303,6 +309,8 @@ class _LiteLLMLimiter:
         if call is not None:
             call.by_attempt = by_attempt
             self._watch(call, log)
+            if not by_attempt:
+                _PROXY_MARK.set(mark)
         if decision.delay_s > 0.0:
             await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
