@@ -378,6 +378,20 @@ def test_a_call_in_an_event_loop_of_its_own_is_settled(litellm: ModuleType) -> N
         assert gateway.spent("tokens") == pytest.approx(50.0 * calls)
 
 
+def test_two_limiters_settle_each_call(litellm: ModuleType) -> None:
+    first, second = Gateway(litellm), Gateway(litellm)
+    litellm.callbacks = [first.limiter, second.limiter]  # type: ignore[attr-defined]
+
+    async def call() -> None:
+        await first.complete(None, mock_response=_answer(50), metadata=ACME)
+        for gateway in first, second:
+            await gateway.settled()
+            assert gateway.spent("requests") == 1.0
+            assert gateway.spent("tokens") == pytest.approx(50.0)
+
+    _run(call())
+
+
 def test_each_fallback_of_the_library_is_a_call(litellm: ModuleType) -> None:
     gateway = Gateway(litellm)
     failing = {"model": MODEL, "mock_response": "litellm.InternalServerError"}

@@ -285,7 +285,9 @@ class _LiteLLMLimiter:
         mark, log = uuid4().hex, data.get("litellm_logging_obj")
         record = _field(log, RECORD)
         if isinstance(record, dict):
-            record[MARK + call_id] = mark  # LiteLLM's copies of it have it too
+            # LiteLLM's copies of it have it too; so has another limiter's call.
+            marks = cast("dict[str, str]", record)
+            mark = marks.setdefault(MARK + call_id, mark)
         uses_tokens = not any(word in call_type for word in WITHOUT_TOKENS)
         try:
             subjects = self._subjects(caller)
