@@ -85,7 +85,7 @@ class Rows(_message.Message):
     def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ..., cost: _Optional[_Iterable[int]] = ..., largest: _Optional[_Iterable[int]] = ..., inside: _Optional[_Iterable[int]] = ..., age: _Optional[_Iterable[int]] = ..., before: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Permits(_message.Message):
-    __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed", "known_in_use", "known_wanted")
+    __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "run_tokens_rest", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed", "known_in_use", "known_wanted")
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     AGENTS_FIELD_NUMBER: _ClassVar[int]
     LIFE_AGENT_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class Permits(_message.Message):
     RUN_OWNER_FIELD_NUMBER: _ClassVar[int]
     RUN_GIVER_FIELD_NUMBER: _ClassVar[int]
     RUN_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RUN_TOKENS_REST_FIELD_NUMBER: _ClassVar[int]
     KNOWN_GROUP_DELTAS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_LIFE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_STATE_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +116,7 @@ class Permits(_message.Message):
     run_owner: _containers.RepeatedScalarFieldContainer[int]
     run_giver: _containers.RepeatedScalarFieldContainer[int]
     run_tokens: _containers.RepeatedScalarFieldContainer[int]
+    run_tokens_rest: _containers.RepeatedScalarFieldContainer[int]
     known_group_deltas: _containers.RepeatedScalarFieldContainer[int]
     known_life: _containers.RepeatedScalarFieldContainer[int]
     known_state: _containers.RepeatedScalarFieldContainer[int]
@@ -122,4 +124,4 @@ class Permits(_message.Message):
     run_missed: _containers.RepeatedScalarFieldContainer[bool]
     known_in_use: _containers.RepeatedScalarFieldContainer[int]
     known_wanted: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, dimension: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., life_agent: _Optional[_Iterable[int]] = ..., life_incarnation: _Optional[_Iterable[int]] = ..., run_group_deltas: _Optional[_Iterable[int]] = ..., run_first: _Optional[_Iterable[int]] = ..., run_count: _Optional[_Iterable[int]] = ..., run_epoch: _Optional[_Iterable[int]] = ..., run_owner: _Optional[_Iterable[int]] = ..., run_giver: _Optional[_Iterable[int]] = ..., run_tokens: _Optional[_Iterable[int]] = ..., known_group_deltas: _Optional[_Iterable[int]] = ..., known_life: _Optional[_Iterable[int]] = ..., known_state: _Optional[_Iterable[int]] = ..., known_heard_ms: _Optional[_Iterable[int]] = ..., run_missed: _Optional[_Iterable[bool]] = ..., known_in_use: _Optional[_Iterable[int]] = ..., known_wanted: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, dimension: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., life_agent: _Optional[_Iterable[int]] = ..., life_incarnation: _Optional[_Iterable[int]] = ..., run_group_deltas: _Optional[_Iterable[int]] = ..., run_first: _Optional[_Iterable[int]] = ..., run_count: _Optional[_Iterable[int]] = ..., run_epoch: _Optional[_Iterable[int]] = ..., run_owner: _Optional[_Iterable[int]] = ..., run_giver: _Optional[_Iterable[int]] = ..., run_tokens: _Optional[_Iterable[int]] = ..., run_tokens_rest: _Optional[_Iterable[int]] = ..., known_group_deltas: _Optional[_Iterable[int]] = ..., known_life: _Optional[_Iterable[int]] = ..., known_state: _Optional[_Iterable[int]] = ..., known_heard_ms: _Optional[_Iterable[int]] = ..., run_missed: _Optional[_Iterable[bool]] = ..., known_in_use: _Optional[_Iterable[int]] = ..., known_wanted: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -33,6 +33,9 @@ TOKEN_STEPS = 1000
 """Steps per unit of tokens; rounded down, because what a giver took out may not
 grow."""
 
+REST_STEPS = 1_000_000
+"""Steps per such step, for the rest: a burst of one unit lies on 1,024 permits."""
+
 MAX_TOKENS = float(1 << 53)
 """Units of the burst that a permit can carry, and still be counted exactly."""
 
@@ -62,6 +65,8 @@ def encode_permits(permits: Permits) -> wire.Permits:
     for run in permits.runs:
         if not (isfinite(run.tokens) and 0.0 <= run.tokens <= MAX_TOKENS):
             raise MalformedReport(f"tokens: expected 0 to 2⁵³, got {run.tokens}")
+    tokens = [_steps(run.tokens) for run in permits.runs]
+    any_rest = any(rest for _, rest in tokens)
     any_missed = any(run.missed for run in permits.runs)
     any_slots = permits.dimension == IN_FLIGHT
     return wire.Permits(
@@ -75,7 +80,8 @@ def encode_permits(permits: Permits) -> wire.Permits:
         run_epoch=[run.epoch for run in permits.runs],
         run_owner=[at[run.owner] for run in permits.runs],
         run_giver=[1 + at.get(run.giver, -1) for run in permits.runs],
-        run_tokens=[int(run.tokens * TOKEN_STEPS) for run in permits.runs],
+        run_tokens=[steps for steps, _ in tokens],
+        run_tokens_rest=[rest for _, rest in tokens if any_rest],
         run_missed=[run.missed for run in permits.runs if any_missed],
         known_group_deltas=_deltas([known.group_id for known in permits.lives]),
         known_life=[at[known.life] for known in permits.lives],
@@ -120,12 +126,10 @@ def _runs_of(
     ]
     groups = _group_ids(message.run_group_deltas, columns, name)
     first, count, epoch, owner, giver, tokens = columns
-    missed = list(message.run_missed) or [False] * len(groups)
-    if len(missed) != len(groups):
-        raise MalformedReport(
-            f"{name}_missed: expected {len(groups)} entries, one per group id, "
-            f"got {len(missed)}"
-        )
+    missed = _optional(message.run_missed, len(groups), f"{name}_missed")
+    rest = _optional(message.run_tokens_rest, len(groups), f"{name}_tokens_rest")
+    if max(rest, default=0) >= REST_STEPS:
+        raise MalformedReport(f"{name}_tokens_rest: expected numbers below 10⁶")
     if any(c < 1 or f + c > PERMITS for f, c in zip(first, count, strict=True)):
         raise MalformedReport(f"{name}_count: expected 1 to {PERMITS} permits")
     if any(not 0 < e < 1 << 62 for e in epoch):
@@ -134,11 +138,33 @@ def _runs_of(
     _check_below(giver, len(lives) + 1, f"{name}_giver")
     givers = [NOBODY, *lives]
     return tuple(
-        PermitRun(g, f, c, e, lives[o], givers[v], t / TOKEN_STEPS, m)
-        for g, f, c, e, o, v, t, m in zip(
-            groups, first, count, epoch, owner, giver, tokens, missed, strict=True
+        PermitRun(g, f, c, e, lives[o], givers[v], _tokens_of(t, r), bool(m))
+        for g, f, c, e, o, v, t, r, m in zip(
+            groups, first, count, epoch, owner, giver, tokens, rest, missed, strict=True
         )
     )
+
+
+def _steps(tokens: float) -> tuple[int, int]:
+    """Return steps and the steps of the rest that are no more than these tokens."""
+    steps = int(tokens * TOKEN_STEPS)
+    rest = int((tokens * TOKEN_STEPS - steps) * REST_STEPS)
+    if rest and _tokens_of(steps, rest) > tokens:
+        rest -= 1
+    return steps, rest
+
+
+def _tokens_of(steps: int, rest: int) -> float:
+    return (steps + rest / REST_STEPS) / TOKEN_STEPS
+
+
+def _optional(column: Sequence[int], size: int, name: str) -> list[int]:
+    """Return a column that is absent if it is 0 everywhere."""
+    if column and len(column) != size:
+        raise MalformedReport(
+            f"{name}: expected {size} entries, one per group id, got {len(column)}"
+        )
+    return list(column) or [0] * size
 
 
 def _known_of(

@@ -285,9 +285,19 @@ def test_permits_survive_the_wire_and_tokens_are_rounded_down() -> None:
         ),
     )
     assert decode(encode(report(ROW, permits=(sent,)))).permits == (sent,)
-    odd = replace(sent, runs=(sent.runs[0]._replace(tokens=0.9999),))
-    (got,) = decode(encode(report(ROW, permits=(odd,)))).permits
-    assert got.runs[0].tokens == 0.999
+
+
+@pytest.mark.parametrize("tokens", [1 / 1024, 10 / 1024, 0.9999, 1.1, 123.456789, 1e9])
+def test_tokens_arrive_to_a_billionth_and_never_grow(tokens: float) -> None:
+    owner, giver = AgentLife("a", 1), AgentLife("b", 2)
+    runs = (
+        PermitRun(3, 0, 1000, 1, owner, giver, tokens),
+        PermitRun(3, 1000, 24, 1, giver, owner, 0.0),
+    )
+    sent = Permits(dimension="requests", runs=runs, lives=())
+    (got,) = decode(encode(report(ROW, permits=(sent,)))).permits
+    assert 0.0 <= tokens - got.runs[0].tokens <= 3e-9
+    assert got.runs[1].tokens == 0.0
 
 
 def test_a_keyframe_of_twelve_agents_takes_less_than_a_kilobyte() -> None:

@@ -226,6 +226,14 @@ def _short_run(message: wire.Report) -> None:
     _permits(message).run_tokens[:] = []
 
 
+def _long_rest(message: wire.Report) -> None:
+    _permits(message).run_tokens_rest[:] = [1, 1]
+
+
+def _whole_rest(message: wire.Report) -> None:
+    _permits(message).run_tokens_rest[:] = [1_000_000]
+
+
 def _short_known(message: wire.Report) -> None:
     _permits(message).known_state[:] = []
 
@@ -279,6 +287,8 @@ def _permits_twice(message: wire.Report) -> None:
         (_nameless_life, "permits.a.agents: expected 1 to 256 characters"),
         (_huge_life, "permits.a.life_incarnation: expected < 2⁶³"),
         (_short_run, "permits.a.run: expected 1 entries, one per group id, got 0"),
+        (_long_rest, "permits.a.run_tokens_rest: expected 1 entries"),
+        (_whole_rest, "permits.a.run_tokens_rest: expected numbers below 10⁶"),
         (_short_known, "permits.a.known: expected 1 entries, one per group id, got 0"),
         (_permits_twice, "permits: expected each dimension at most once"),
     ],
