@@ -36,6 +36,7 @@ import numpy as np
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
+from headgate.coordinator.escrow.seats import Seat, fewest, seated
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
 from headgate.coordinator.membership.failure_detector import GONE_PART
@@ -113,6 +114,7 @@ class Held:
         ask_at: When to ask again.
         ask_gap: Heartbeats from that question to the next.
         waits_since: Since when something has been waiting for agreement.
+        seat: Its turn, where permits are too few for all.
         able: Lives that can own permits, by id, this agent's own included; and
             ``int64[K]`` their lines in the table.
         able_as_of: What `able` was derived from; it holds until that changes.
@@ -131,6 +133,7 @@ class Held:
     ask_at: float = -inf
     ask_gap: float = ASK_INTERVALS
     waits_since: float = inf
+    seat: Seat = field(default_factory=Seat)
     able: tuple[list[AgentLife], Ints] = field(init=False)
     able_as_of: tuple[object, ...] = ()
 
@@ -415,7 +418,7 @@ class Strict:
             if held.aside:
                 self._give(held, clipped_of(local, key), block.burst.item(slot), now)
                 moved = True
-            self._set_aside(key, held, block, slot, local)
+            self._set_aside(key, held, block, slot, local, now)
             self._use(key, held, block, slot, local)
         return moved
 
@@ -563,24 +566,43 @@ class Strict:
     # Gifts.
 
     def _set_aside(
-        self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
+        self,
+        key: Key,
+        held: Held,
+        block: LedgerBlock,
+        slot: int,
+        local: LocalBuckets,
+        now: float,
     ) -> None:
         """Decide what to give away: permits above the target, if others need some."""
         escrow = held.escrow
         owned = escrow.owned()
         if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
+            held.seat = Seat()
             return
         lives, lines = self._able(held, block, slot)
         owns = escrow.registers.counts(lives)
         mine = lives.index(self._me)
         owns[mine] = len(owned)
-        lacking = targets(block, slot, lines, int(owns.sum())) - owns
+        least = fewest(block, slot, lines)
+        sits = np.full(len(lives), True)
+        if least.sum() <= owns.sum() or owns[mine] < least[mine]:
+            held.seat = Seat()
+        if least.sum() > owns.sum():
+            at, asks = local.at[key], block.demand[lines, slot] > 0.0
+            ready = local.held[at] >= block.cost[0, slot]
+            held.seat.look(local.admitted.item(at), now, ready=bool(ready))
+            transfer_s = self._members.lag_s + self._settings.tick_s
+            waiting = lines[owns < least]
+            over = held.seat.over(block, slot, waiting, transfer_s, now)
+            sits = seated(asks, owns, least, mine, over=over)
+        lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
         # If an agent lacks many, all others give away all their excess: if ten of
         # them kept three back each, it would stay thirty short.
-        least = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
-        if surplus < least or lacking.sum() < LEAST_GIFT:
+        worth = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
+        if surplus < worth or lacking.sum() < LEAST_GIFT:
             return
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
-    from headgate.coordinator.table.arrays import Floats, Ints, LedgerBlock
+    from headgate.coordinator.table.arrays import Flags, Floats, Ints, LedgerBlock
 
 ROOM_PART = 0.05
 """Fraction of its demand: most room on top of it that an agent gets while rate is
@@ -44,7 +43,9 @@ def ask_for_room(local: LocalBuckets) -> None:
     local.usable = usable
 
 
-def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
+def targets(
+    block: LedgerBlock, slot: int, lines: Ints, least: Ints, sits: Flags, permits: int
+) -> Ints:
     """Return how many permits each agent should own, ``int64[K]``.
 
     They are worth the max-min shares of what all agents own together, not of Q': no
@@ -60,31 +61,29 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
         block: The ledger's block.
         slot: The ledger's column.
         lines: ``int64[K]`` lines of the agents that can get permits, by id.
+        least: ``int64[K]`` fewest permits with which each can admit a request.
+        sits: ``bool[K]`` who may own any.
         permits: How many all of these own together.
     """
     whole = max(float(block.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
-    cost = block.cost.item(0, slot)
-    # An agent with less than one cost of the burst admits nothing at all.
-    fewest = ceil(PERMITS * cost / max(block.burst.item(slot), cost))
+    cost = block.cost[lines, slot]
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
-    weight: Floats = block.weight[lines, slot]
-    # Agents with the most demand own permits; ties keep the order of the lines.
-    weight[np.argsort(-demand, kind="stable")[PERMITS // fewest :]] = 0.0
+    weight: Floats = np.where(sits, block.weight[lines, slot], 0.0)
     even = weight / max(float(weight.sum()), 1e-12)
     held = max_min(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
-    least = np.minimum(most, demand * room)
-    base = np.where(weight > 0.0, fewest / PERMITS * whole, 0.0)
-    beyond = np.maximum(demand + least - base, 0.0)
+    enough = np.minimum(most, demand * room)
+    base = np.where(sits, least / PERMITS * whole, 0.0)
+    beyond = np.maximum(demand + enough - base, 0.0)
     share = base + max_min(beyond, weight, max(0.0, rate - float(base.sum())))
     left = max(0.0, rate - float(share.sum()))
-    more = np.where(weight > 0.0, np.maximum(demand + most - share, 0.0), 0.0)
+    more = np.where(sits, np.maximum(demand + most - share, 0.0), 0.0)
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
     left = max(0.0, left - float(more.sum()))
     wanted = np.rint((share + more + left * even) / whole * PERMITS)
-    return np.where(weight > 0.0, np.maximum(wanted, fewest), 0.0).astype(np.int64)
+    return np.where(sits, np.maximum(wanted, least), 0.0).astype(np.int64)
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:

@@ -1,0 +1,71 @@
+"""Strict groups whose burst holds too few requests for all agents: they take turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.simulation.scenario.parsing import parse_scenario
+from headgate.simulation.simulate import Result, simulate
+
+COST = 20.0
+"""Units of a request: nothing may depend on the unit."""
+
+
+def shared(
+    agents: int, *, rate: float, burst: float, demand: dict[tuple[int, ...], float]
+) -> Result:
+    """Return what agents get whose callers come back until they are served.
+
+    Args:
+        agents: How many.
+        rate: Requests a second of the group.
+        burst: Requests.
+        demand: Requests a second of each agent, by agents.
+    """
+    seconds = 80.0 / rate
+    document: dict[str, object] = {
+        "seconds": seconds,
+        "group": {"mode": "strict", "rate": rate * COST, "burst": burst * COST},
+        "agents": {"count": agents},
+        "demand": [
+            {"agents": list(each), "rate": wanted * COST, "cost": COST, "retry": True}
+            for each, wanted in demand.items()
+        ],
+    }
+    scenario = parse_scenario(document, name="turns")
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.figures.overshoot_seconds == 0.0
+    return result
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("agents", "rate", "burst", "load", "total", "worst"),
+    [
+        (2, 1.16, 1.0, 2.0, 0.9, 0.8),
+        (8, 1.16, 1.0, 2.0, 0.8, 0.6),
+        (8, 1.16, 4.0, 2.0, 0.8, 0.5),
+        (8, 1.16, 4.0, 0.6, 0.8, 0.6),
+        (4, 0.2, 2.0, 2.0, 0.8, 0.6),
+    ],
+)
+def test_each_agent_has_its_turn(
+    agents: int, rate: float, burst: float, load: float, total: float, worst: float
+) -> None:
+    demand = {tuple(range(agents)): rate * load / agents}
+    figures = shared(agents, rate=rate, burst=burst, demand=demand).figures
+    assert figures.total_ratio is not None
+    assert figures.total_ratio > total
+    assert figures.worst_agent is not None
+    assert figures.worst_agent > worst
+
+
+@pytest.mark.long
+def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
+    demand = {(0,): 0.6, (1, 2, 3): 0.1}
+    figures = shared(4, rate=0.5, burst=1.0, demand=demand).figures
+    assert figures.total_ratio is not None
+    assert figures.total_ratio > 0.7
+    assert figures.worst_agent is not None
+    assert figures.worst_agent > 0.5
