@@ -78,8 +78,7 @@ class Lifecycle:
             spent = block.admitted.item(0, slot) - block.begun_admitted.item(slot)
             level = min(block.belief.item(slot) + spent, block.burst.item(slot))
             level -= bootstrap.moved_by(number, inf)  # the others have spent that
-            at = block.at.item(slot)
-            bootstrap.reopened(number, Opened(level, at, opened.until))
+            opened.level, opened.at = level, block.at.item(slot)
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -303,8 +302,8 @@ class Lifecycle:
             then_left = min(level + rate * (opened.at - held_at), burst)
             change = max(change, then_left - opened.level + included - moved)
             change = min(change, burst - belief)
-            told = Opened(opened.level + change, opened.at, opened.at)
-            state.bootstrap.reopened(number, told)
+            opened.level += change
+            opened.until = opened.at
         block.level[slot] += change
         block.belief[slot] += change
         block.includes_at[slot] = held_at

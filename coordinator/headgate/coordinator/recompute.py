@@ -58,16 +58,15 @@ class Recomputation:
         over = state.bootstrap.finish(now, self._patience_s(now))
         if not over:
             return
-        told = dict(over)
         on = self.conditions(now)
-        for place in state.table.own_places(np.array(list(told), dtype=np.int64)):
+        for place in state.table.own_places(np.array(list(over), dtype=np.int64)):
             block, slots = place.block, place.block.slots[place.slots]
             self.settle(block, slots, now)
             share_out(block, slots, on)
             numbers = block.number[slots].tolist()
-            doubts = np.array([state.bootstrap.doubts(number) for number in numbers])
-            known = np.array([told[number] is not None for number in numbers])
-            found = [each for number in numbers if (each := told[number]) is not None]
+            answers, doubted = zip(*map(over.__getitem__, numbers), strict=True)
+            doubts, found = np.array(doubted), [each for each in answers if each]
+            known = np.array([each is not None for each in answers])
             if found:
                 self._take_levels(block, slots[known], found, doubts[known], now)
             lost = slots[~known & doubts & (block.agents[slots] > 1.0)]

@@ -17,6 +17,7 @@ spent, so if others take part it goes on at the margin at most.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -104,7 +105,8 @@ class Moves(NamedTuple):
             rows["apart"][at] += -by[of] if answered_before else by[of]
 
 
-class Opened(NamedTuple):
+@dataclass(slots=True)
+class Opened:
     """How a ledger began whose level this agent does not know.
 
     Attributes:
@@ -119,6 +121,22 @@ class Opened(NamedTuple):
     until: float
 
 
+@dataclass(slots=True)
+class Round:
+    """What this agent asks about one ledger.
+
+    Attributes:
+        opened: How it began; None if it isn't new, and this agent may have missed what
+            others spent.
+        sequence: Number of this agent's first report that had a row of it.
+        ready_at: When the answers to that should be here, monotonic seconds.
+    """
+
+    opened: Opened | None
+    sequence: float = inf
+    ready_at: float = inf
+
+
 class Bootstrap:
     """The ledgers whose level this agent does not know yet, by number.
 
@@ -127,17 +145,14 @@ class Bootstrap:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, int | None] = {}
-        self._ready: list[tuple[float, Ints]] = []
+        self._rounds: dict[int, Round] = {}
         self._answers: deque[tuple[float, NDArray[np.void]]] = deque(maxlen=ANSWERS_MAX)
         self._moves: deque[Moves] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
-        self._doubted: set[int] = set()
-        self._opened: dict[int, Opened] = {}
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting) or bool(self._ready)
+        return bool(self._rounds)
 
     def begin(self, number: int, opened: Opened | None) -> None:
         """Start asking about a ledger.
@@ -150,41 +165,22 @@ class Bootstrap:
             opened: How it began; None if it isn't new, and this agent may have missed
                 what others spent.
         """
-        self._waiting[number] = None
-        if opened is None:
-            self._doubted.add(number)
-        else:
-            self._opened[number] = opened
+        self._rounds[number] = Round(opened)
 
     def how_opened(self, number: int) -> Opened | None:
-        """Return how a ledger began that this agent still asks about."""
-        return self._opened.get(number)
-
-    def reopened(self, number: int, opened: Opened) -> None:
-        """Note what is known now of how a ledger began."""
-        self._opened[number] = opened
+        """Return how a ledger began that this agent still asks about; to be changed."""
+        found = self._rounds.get(number)
+        return None if found is None else found.opened
 
     def start_over(self) -> None:
         """End all rounds without a result, because others follow."""
-        self._opened.clear()
         self.questions.clear()
-        self._waiting.clear()
-        self._ready.clear()
+        self._rounds.clear()
         self._end()
-
-    def doubts(self, number: int) -> bool:
-        """Return, once, whether this agent's own level of a ledger is unreliable."""
-        known = number not in self._doubted
-        self._doubted.discard(number)
-        return not known
 
     def forget(self, number: int) -> None:
         """Stop asking: the ledger is gone, and another one may get its number."""
-        self._waiting.pop(number, None)
-        self._doubted.discard(number)
-        self._opened.pop(number, None)
-        left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
-        self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
+        self._rounds.pop(number, None)
         for n, (at, rows) in enumerate(self._answers):
             self._answers[n] = at, rows[rows["number"] != number]
         for moves in self._moves:
@@ -193,27 +189,20 @@ class Bootstrap:
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with this agent's rows of these ledgers was published."""
         for number in numbers.tolist():
-            if number in self._waiting and self._waiting[number] is None:
-                self._waiting[number] = sequence
+            if (found := self._rounds.get(number)) is not None:
+                found.sequence = min(found.sequence, sequence)
 
     def echoed(self, sequence: int, ready_at: float) -> None:
         """Note that this agent's report came back, so the others have heard it, too."""
-        numbers = [
-            number
-            for number, asked in self._waiting.items()
-            if asked is not None and asked <= sequence
-        ]
-        if numbers:
-            for number in numbers:
-                del self._waiting[number]
-            self._ready.append((ready_at, np.array(numbers, dtype=np.int64)))
+        for each in self._rounds.values():
+            if each.sequence <= sequence and each.ready_at == inf:
+                each.ready_at = ready_at
 
     def take_what_came(self, ready_at: float) -> None:
         """End the round without having asked, once any agent has told its level."""
-        if self._waiting and self._answers:
-            numbers = np.array(list(self._waiting), dtype=np.int64)
-            self._waiting.clear()
-            self._ready.append((ready_at, numbers))
+        if self._answers:
+            for each in self._rounds.values():
+                each.ready_at = min(each.ready_at, ready_at)
 
     def answer(
         self,
@@ -274,31 +263,27 @@ class Bootstrap:
 
     def finish(
         self, now: float, patience_s: float = 0.0
-    ) -> list[tuple[int, Answered | None]]:
-        """Return (ledger number, the others' answers) for rounds that are over.
+    ) -> dict[int, tuple[Answered | None, bool]]:
+        """Return the ledgers whose rounds are over, by number.
 
-        Only the newest answer of each member counts.
+        For each, the others' answers, of which only the newest of each member counts,
+        and whether this agent's own level is unreliable.
 
         Args:
             now: Monotonic seconds.
             patience_s: For how long to wait for more answers.
         """
         due = now - patience_s
-        over = [numbers for at, numbers in self._ready if at <= due]
+        over = {n: each for n, each in self._rounds.items() if each.ready_at <= due}
         if not over:
-            return []
-        self._ready = [(at, numbers) for at, numbers in self._ready if at > due]
-        wanted = np.concatenate(over)
+            return {}
         medians = self._medians()
-        result: list[tuple[int, Answered | None]] = []
-        for number in wanted.tolist():
-            answered = medians.get(number)
-            opened = self._opened.get(number)
-            if answered is None and opened is not None and now < opened.until:
-                self._ready.append((due, np.array([number])))  # look again
-            else:
-                result.append((number, answered))
-                self._opened.pop(number, None)
+        result: dict[int, tuple[Answered | None, bool]] = {}
+        for number, each in over.items():
+            answered, opened = medians.get(number), each.opened
+            if answered is not None or opened is None or now >= opened.until:
+                result[number] = answered, opened is None
+                del self._rounds[number]
         if not self:
             self._end()
         return result
