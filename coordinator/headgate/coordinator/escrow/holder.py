@@ -259,9 +259,8 @@ class Strict:
         owned = escrow.registers.counts(lives, worth).tolist()
         views: list[SlotView] = []
         for life, may_own in zip(lives, owned, strict=True):
-            used = escrow.use_of(life.agent)
-            if life == self._me:
-                used = escrow.in_use, escrow.wanted
+            said = escrow if life == self._me else escrow.said_by(life.agent)
+            used = said.in_use, said.wanted
             if escrow.view.is_over(life):
                 used = 0, 0
             if may_own or any(used):

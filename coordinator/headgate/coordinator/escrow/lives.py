@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.coordinator.messages.report import AgentLife
+from headgate.coordinator.messages.report import AgentLife, KnownLife
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
 NOBODY = AgentLife("", 0)
 """The giver of minted permits."""
+
+SILENT = KnownLife(0, NOBODY)
+"""What an unknown id has said of itself."""
 
 Newest = tuple[int, bool]
 """An incarnation, and whether it is over; such pairs only grow."""
@@ -106,26 +109,18 @@ class View:
 
 @dataclass(slots=True)
 class Word:
-    """The last report of the newest life of one id.
+    """What the newest life of one id has told.
 
     Attributes:
-        incarnation: Incarnation of that life; −1 if there was none.
+        said: What it said of itself last.
         covers: The version of this agent's view that its view covers; −1 if it is
             smaller, or if no keyframe has arrived.
-        settled: It may own permits.
-        uses: It has a bucket of the limit.
         twin_at: When it heard an earlier life of *this* agent's id.
-        in_use: Slots that its callers hold.
-        wanted: Slots that its callers hold or ask for.
     """
 
-    incarnation: int = -1
+    said: KnownLife = SILENT
     covers: int = -1
-    settled: bool = False
-    uses: bool = False
     twin_at: float = -inf
-    in_use: int = 0
-    wanted: int = 0
 
 
 UNHEARD = -1, -inf, -inf

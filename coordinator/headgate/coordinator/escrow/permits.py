@@ -220,19 +220,13 @@ class Escrow:
 
     def may_be_given(self, life: AgentLife) -> bool:
         """Return whether a life would accept a gift, and can use it."""
-        word = self._words.get(life.agent)
-        return (
-            word is not None
-            and word.incarnation == life.incarnation
-            and word.settled
-            and word.uses
-            and not self.view.is_over(life)
-        )
+        said = self.said_by(life.agent)
+        able = said.life == life and said.settled and said.uses
+        return able and not self.view.is_over(life)
 
-    def use_of(self, agent: str) -> tuple[int, int]:
-        """Return the slots that another agent reports it holds, and holds or wants."""
-        word = self._words.get(agent, Word())
-        return word.in_use, word.wanted
+    def said_by(self, agent: str) -> KnownLife:
+        """Return what another agent said of itself last; of nobody, if it didn't."""
+        return self._words.get(agent, Word()).said
 
     def users(self) -> list[AgentLife]:
         """Return the other lives that may be given permits, by id."""
@@ -263,9 +257,9 @@ class Escrow:
         if self._is_fenced(sender):
             return 0.0
         self.view.learn(sender, over=False, now=now)
-        word = self._words.get(sender.agent)
-        if word is None or word.incarnation != sender.incarnation:
-            word = self._words[sender.agent] = Word(sender.incarnation)
+        word = self._words.get(sender.agent, Word())
+        if word.said.life != sender:
+            word = self._words[sender.agent] = Word(KnownLife(0, sender))
             self.words_version += 1
         by: dict[str, Newest] = {sender.agent: (sender.incarnation, False)}
         twin_at = -inf
@@ -275,10 +269,9 @@ class Escrow:
             if known.life.agent == self.me.agent:
                 twin_at = now - known.heard_s
             if known.life == sender:
-                if (word.settled, word.uses) != (known.settled, known.uses):
+                if (word.said.settled, word.said.uses) != (known.settled, known.uses):
                     self.words_version += 1
-                word.settled, word.uses = known.settled, known.uses
-                word.in_use, word.wanted = known.in_use, known.wanted
+                word.said = known
         credit = sum(self._merge(run, sender, now) for run in told.runs)
         if whole:  # and merged by now
             word.covers = self.view.version if self._covers(by, now) else -1
@@ -425,15 +418,15 @@ class Escrow:
     def _agrees(self, life: AgentLife, now: float) -> bool:
         word = self._words.get(life.agent, Word())
         return (
-            word.incarnation == life.incarnation
+            word.said.life == life
             and word.covers == self.view.version
             and word.twin_at <= now - self._twin_s
         )
 
     def _hears_settled(self) -> bool:
         return any(
-            word.settled and not self.view.is_over(AgentLife(agent, word.incarnation))
-            for agent, word in self._words.items()
+            word.said.settled and not self.view.is_over(word.said.life)
+            for word in self._words.values()
         )
 
     def _is_first(self) -> bool:

@@ -157,8 +157,8 @@ class Stock:
         if len(lives) == 1:
             return
         me = lives.index(escrow.me)
-        uses = [escrow.use_of(life.agent) for life in lives]
-        used, wanted = np.array(uses, dtype=np.int64).T
+        said = [escrow.said_by(life.agent) for life in lives]
+        used, wanted = np.array([(each.in_use, each.wanted) for each in said]).T
         used[me], wanted[me] = escrow.in_use, self._wanted
         owned = escrow.registers.counts(lives, worth)
         owned[me] = self._owned
