@@ -66,12 +66,14 @@ class Branch:
         minimum: Units/s set aside for it.
         maximum: Most units/s that it may use.
         demand: Units/s that it wants.
+        own: This agent's part of that demand before it was capped, 0 to 1.
     """
 
     weight: float
     minimum: float
     maximum: float
     demand: float
+    own: float = 0.0
 
 
 def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], float]:
@@ -163,17 +165,15 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
-    fractions = [_own_fraction(place) for place in places]
-    used = _used(above, slot, branches, fractions, beside, lightest)
-    branches.append(_further(others, used, demand=float(beside.sum())))
+    used = _used(above, slot, branches, beside, lightest)
+    branches.append(_further(others, used, beside))
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
     above.branch_theta[slot] = min(theta, filled)
     steady = inf if unlimited else float(above.rate[slot])
     usual = fill(steady, branches)[0] if available < steady else parts
     slack = max(0.0, available - sum(parts)) / len(siblings)
-    fractions.append(float(beside[0]) / max(float(beside.sum()), 1e-200))
-    due = sum(part * own for part, own in zip(usual, fractions, strict=True))
+    due = sum(part * b.own for part, b in zip(usual, branches, strict=True))
     # What nobody else has heard of, others don't leave to this agent.
     above.due_inside[slot] = min(due, steady, float(above.known_demand[slot]))
     left = inf if unlimited else float(left_inside(above, slot))
@@ -201,7 +201,6 @@ def _used(
     above: LedgerBlock,
     slot: int,
     branches: Sequence[Branch],
-    fractions: Sequence[float],
     beside: Floats,
     lightest: float,
 ) -> float:
@@ -212,17 +211,16 @@ def _used(
     any weight yet, or doesn't know how to, counts as the `lightest` of the other
     children.  This agent's own weight, `inside`, is set: the others are told.
 
-    `fractions` are this agent's parts of the demand for each of the `branches`; from
-    none of these agents want `beside`, ``float64[A]`` units/s.
+    From none of the `branches` agents want `beside`, ``float64[A]`` units/s.
     """
     theta = max(float(above.branch_theta[slot]), 1e-200)
     callers = float(beside[0])
     mine = min(callers / max(float(beside.sum()), 1e-200), callers / theta)
     tracked = 0.0
-    for branch, own in zip(branches, fractions, strict=True):
+    for branch in branches:
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
         tracked += weight
-        mine += weight * own
+        mine += weight * branch.own
     above.inside[0, slot] = mine
     present = above.weight[:, slot] > 0.0
     inside = above.inside[present, slot]
@@ -232,20 +230,15 @@ def _used(
     return float(np.minimum(inside, wanted / theta).sum()) - tracked
 
 
-def _own_fraction(place: tuple[LedgerBlock, int]) -> float:
-    """Return this agent's part of the demand for a child."""
-    block, slot = place
-    wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
-    return float(wanted[0]) / max(float(wanted.sum()), 1e-200)
-
-
-def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:
+def _further(others: Sequence[Ruled], used: float, beside: Floats) -> Branch:
     """Return the branch of what agents want beside the children that are tracked here.
 
     The weight `used` there is not exact, since it is made of reports of many times.
     """
+    demand = float(beside.sum())
+    own = float(beside[0]) / max(demand, 1e-200)
     if not others:
-        return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand)
+        return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand, own=own)
     weights = [ruled.group.weight for ruled in others]
     # Of a template's values only those that are used here are known here.
     any_number = any(ruled.group.per is not None for ruled in others)
@@ -253,7 +246,7 @@ def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:
     weight = min(max(used, LEAST_WEIGHT * min(weights)), most)
     minimum = sum(ruled.limit.minimum / ruled.limit.period_s for ruled in others)
     minimum *= min(weight / sum(weights), 1.0)
-    return Branch(weight=weight, minimum=minimum, maximum=inf, demand=demand)
+    return Branch(weight=weight, minimum=minimum, maximum=inf, demand=demand, own=own)
 
 
 def _debt_s(
@@ -276,15 +269,17 @@ def _debt_s(
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
     limit = ruled.limit
     wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
+    demand = float(wanted.sum())
     # A child can't use more than its own limit admits, whatever it wants.
-    own = inf
+    most = inf
     if not block.unlimited[slot]:
         surplus = float(block.belief[slot] - block.margin[slot])
         horizon = max(float(block.horizon[slot]), 1e-9)
-        own = max(0.0, float(block.rate[slot]) + surplus / horizon)
+        most = max(0.0, float(block.rate[slot]) + surplus / horizon)
     return Branch(
         weight=ruled.group.weight,
         minimum=limit.minimum / limit.period_s,
         maximum=limit.maximum / limit.period_s,
-        demand=min(float(wanted.sum()), own),
+        demand=min(demand, most),
+        own=float(wanted[0]) / max(demand, 1e-200),
     )
