@@ -42,17 +42,26 @@ def strict(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def until(cluster: Cluster, holds: Callable[[list[float]], bool], what: str) -> None:
+def until(
+    cluster: Cluster,
+    holds: Callable[[list[float]], bool],
+    what: str,
+    *,
+    rate: float = QUOTA_PER_S,
+    span_s: float = SPAN_S,
+) -> None:
     """Watch spans until what each caller gets, as a part of the quota, is right."""
     began_s, got = time.monotonic(), [0.0]
     while not holds(got):
         assert time.monotonic() - began_s < PATIENCE_S, f"{what}: {got}"
-        since_s, until_s = cluster.watch(SPAN_S)
-        expected = QUOTA_PER_S * (until_s - since_s)
+        since_s, until_s = cluster.watch(span_s)
+        expected = rate * (until_s - since_s)
         got = [count / expected for count in cluster.admitted(since_s, until_s)]
 
 
-def most_over(cluster: Cluster, since_s: float) -> float:
+def most_over(
+    cluster: Cluster, since_s: float, *, rate: float = QUOTA_PER_S, burst: float = BURST
+) -> float:
     """Return by how many units some stretch of time held more than Q·W + B.
 
     A request was admitted at some time between its call and the return of it: the
@@ -65,8 +74,8 @@ def most_over(cluster: Cluster, since_s: float) -> float:
     ended_s = np.maximum.accumulate(begun_s + found["spent_ns"] / 1e9)
     # n(i..j) − Q·(end_j − begin_i), at its largest: i at the largest up to each j.
     count = np.arange(len(found))
-    first = np.maximum.accumulate(QUOTA_PER_S * begun_s - count)
-    return float(np.max(count + 1 - QUOTA_PER_S * ended_s + first)) - BURST
+    first = np.maximum.accumulate(rate * begun_s - count)
+    return float(np.max(count + 1 - rate * ended_s + first)) - burst
 
 
 def test_a_strict_group_is_never_over_and_used_again_after_kills(
@@ -91,6 +100,24 @@ def test_a_strict_group_is_never_over_and_used_again_after_kills(
     until(strict, lambda got: min(got) > 0.2 and sum(got) > 0.85, "all share again")
     assert first.admitted(since_s, np.inf) > 0
     assert most_over(strict, since_s) <= 1.0
+
+
+def test_agents_take_turns_where_the_burst_holds_one_request(strict: Cluster) -> None:
+    rate = 2.0
+    limit = {"dimension": "requests", "rate": rate, "burst": 1.0}
+    with Rest(strict.url) as rest:
+        rest.call("PATCH", "/api/v1/groups/g", body={"limits": [limit]})
+    time.sleep(3.0)
+    since_s = time.monotonic()
+    strict.load(40.0, 40.0, 40.0)
+    until(
+        strict,
+        lambda got: min(got) > 0.15 and sum(got) > 0.7,
+        "each has its turn",
+        rate=rate,
+        span_s=15.0,
+    )
+    assert most_over(strict, since_s, rate=rate, burst=1.0) <= 1.0
 
 
 class Wire:
