@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
-from headgate.coordinator.escrow.seats import Seat, fewest, seated
+from headgate.coordinator.escrow.seats import Seat, asking, fewest, seated
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
 from headgate.coordinator.membership.failure_detector import GONE_PART
@@ -576,7 +577,7 @@ class Strict:
         """Decide what to give away: permits above the target, if others need some."""
         escrow = held.escrow
         owned = escrow.owned()
-        if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
+        if not block.weight[0, slot] or not len(owned):
             held.seat = Seat()
             return
         lives, lines = self._able(held, block, slot)
@@ -585,11 +586,12 @@ class Strict:
         owns[mine] = len(owned)
         least = fewest(block, slot, lines)
         sits = np.full(len(lives), True)
-        if least.sum() <= owns.sum() or owns[mine] < least[mine]:
+        enough = least.sum() <= owns.sum()
+        if enough or owns[mine] < least[mine]:
             held.seat = Seat()
-        if least.sum() > owns.sum():
-            at, asks = local.at[key], block.demand[lines, slot] > 0.0
-            ready = local.held[at] >= block.cost[0, slot]
+        if not enough:
+            at, asks = local.at[key], asking(block, slot, lines)
+            ready = local.held[at] >= block.cost[0, slot] * (1.0 - ROUNDING)
             held.seat.look(local.admitted.item(at), now, ready=bool(ready))
             transfer_s = self._members.lag_s + self._settings.tick_s
             waiting = lines[owns < least]
@@ -597,11 +599,13 @@ class Strict:
             sits = seated(asks, owns, least, mine, over=over)
         lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
-        lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
+        # A seat that lacks a single permit may admit nothing, so none is kept back.
+        few = LEAST_GIFT if sits[mine] else 0
+        lacking = np.where(2 * lacking > few, lacking, 0)
         # If an agent lacks many, all others give away all their excess: if ten of
         # them kept three back each, it would stay thirty short.
-        worth = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
-        if surplus < worth or lacking.sum() < LEAST_GIFT:
+        worth = 1 if lacking.max() >= 2 * few else LEAST_GIFT
+        if surplus < worth or lacking.sum() < max(few, 1) or len(owned) <= few:
             return
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)

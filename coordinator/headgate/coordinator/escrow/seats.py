@@ -4,7 +4,7 @@ A request passes where enough permits lie for it, and a burst of a few requests 
 only a few such *seats*.  If those with most demand kept them, the others would never
 admit anything.  So whoever has had its turn gives its seat to the next by id, and the
 tokens go along.  Only the owner of permits can give them, so agents that see different
-things at worst give in vain
+things at worst give in vain, and what is on its way earns nothing
 (docs/decisions/0080-permits-that-are-too-few-take-turns.md).
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ class Seat:
     Attributes:
         since: When it began, monotonic seconds; infinite while there is none.
         served: A request was admitted since then.
-        ready_at: Since when the bucket has held a request; infinite if it does not.
+        ready_since: Since when the bucket has held a request; infinite if it does not.
     """
 
     since: float = inf
     served: bool = False
-    ready_at: float = inf
+    ready_since: float = inf
     _counted: float = 0.0
 
     def look(self, counted: float, now: float, *, ready: bool) -> None:
@@ -58,7 +59,7 @@ class Seat:
         if self.since == inf:
             self.since, self._counted = now, counted
         self.served = counted > self._counted
-        self.ready_at = min(self.ready_at, now) if ready else inf
+        self.ready_since = min(self.ready_since, now) if ready else inf
 
     def over(
         self,
@@ -90,7 +91,23 @@ class Seat:
         cost = block.cost.item(0, slot)
         likely_s = IDLE_REQUESTS * cost / max(block.demand.item(0, slot), 1e-200)
         idle_s = max(min(idle_s, likely_s), IDLE_TRANSFERS * transfer_s)
-        return bool(now >= self.ready_at + idle_s)
+        return bool(now >= self.ready_since + idle_s)
+
+
+def asking(block: LedgerBlock, slot: int, lines: Ints) -> Flags:
+    """Return whose callers ask for what a full bucket could admit, ``bool[K]``.
+
+    With requests larger than the burst, a turn would never be over: no request passes,
+    and none could have come.
+
+    Args:
+        block: The ledger's block.
+        slot: The ledger's column.
+        lines: ``int64[K]`` lines of the agents.
+    """
+    passes = block.cost[lines, slot] <= block.burst.item(slot) * (1.0 + ROUNDING)
+    asks: Flags = (block.demand[lines, slot] > 0.0) & passes
+    return asks
 
 
 def fewest(block: LedgerBlock, slot: int, lines: Ints) -> Ints:
@@ -104,7 +121,7 @@ def fewest(block: LedgerBlock, slot: int, lines: Ints) -> Ints:
         slot: The ledger's column.
         lines: ``int64[K]`` lines of the agents.
     """
-    cost, asks = block.cost[lines, slot], block.demand[lines, slot] > 0.0
+    cost, asks = block.cost[lines, slot], asking(block, slot, lines)
     cost = np.where(asks, cost, cost.max(where=asks, initial=cost.min()))
     held = np.maximum(block.burst.item(slot), cost)
     least: Ints = np.ceil(PERMITS * cost / held).astype(np.int64)
@@ -115,7 +132,8 @@ def seated(asks: Flags, owns: Ints, least: Ints, mine: int, *, over: bool) -> Fl
     """Return who may own permits where they don't suffice for all, ``bool[K]``.
 
     Who asks for something comes before who doesn't, then who has a seat, then who owns
-    most of one, then the next after this agent.  One at least may own some.
+    most of one (by id, if two own as much), then the next after this agent.  One at
+    least may own some.
 
     Args:
         asks: ``bool[K]`` whose callers ask for something, by id.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from headgate.coordinator.escrow.seats import seated
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import Result, simulate
 
@@ -39,6 +41,12 @@ def shared(
     return result
 
 
+@pytest.mark.parametrize("mine", [0, 1])
+def test_of_two_that_own_half_a_seat_both_find_the_same_one_seated(mine: int) -> None:
+    asks, owns, least = np.full(2, True), np.full(2, 512), np.full(2, 1024)
+    assert seated(asks, owns, least, mine, over=False).tolist() == [True, False]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("agents", "rate", "burst", "load", "total", "worst"),
@@ -69,3 +77,20 @@ def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
     assert figures.total_ratio > 0.7
     assert figures.worst_agent is not None
     assert figures.worst_agent > 0.5
+
+
+@pytest.mark.long
+def test_requests_larger_than_the_burst_take_no_turns() -> None:
+    document: dict[str, object] = {
+        "seconds": 20.0,
+        "group": {"mode": "strict", "rate": 20.0, "burst": 20.0},
+        "agents": {"count": 4},
+        "demand": [
+            {"agents": [0], "rate": 2.0, "cost": 30.0},
+            {"agents": [1, 2, 3], "rate": 6.0},
+        ],
+    }
+    result, _ = simulate(parse_scenario(document, name="turns"), seed=1)
+    assert result.violations == ()
+    assert result.figures.total_ratio is not None
+    assert result.figures.total_ratio > 0.7
