@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tools.kafka_broker import Broker
 
+    from headgate.agent.enforcement.enforcer import Enforcer
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 Kafka = Any
@@ -356,6 +357,15 @@ def test_a_backlog_is_read_on_beside_partitions_that_have_none(
     assert got[1] >= 5
 
 
+def of_one_tenant(topic: str, consumer: Kafka, enforcer: Enforcer) -> ThrottledConsumer:
+    """Limit a consumer, one of whose topics belongs to another tenant than the rest."""
+    return ThrottledConsumer(
+        consumer,
+        enforcer,
+        subject=lambda each: {"tenant": "acme" if each == topic else "other"},
+    )
+
+
 def test_other_subjects_go_on_while_one_is_in_debt(
     broker: Broker, producer: Kafka, consumer: Kafka
 ) -> None:
@@ -365,11 +375,7 @@ def test_other_subjects_go_on_while_one_is_in_debt(
         fill(producer, others, 100, number)
     enforcer = make(node_limit("dispatch_messages", 0.001, 1))
     consumer.assign(partitions_of(acme, 2) + partitions_of(others, 2))
-    limited = ThrottledConsumer(
-        consumer,
-        enforcer,
-        subject=lambda topic: {"tenant": "acme" if topic == acme else "other"},
-    )
+    limited = of_one_tenant(acme, consumer, enforcer)
     got = {acme: 0, others: 0}
     end_s = time.monotonic() + PATIENCE_S
     while got[others] < 200 and time.monotonic() < end_s:
@@ -389,11 +395,7 @@ def test_a_paid_debt_is_read_on_beside_backlogs_that_never_end(
         fill(producer, others, 5_000, number)
     enforcer = make(node_limit("dispatch_messages", 100, 10))
     consumer.assign(partitions_of(acme, 1) + partitions_of(others, 2))
-    limited = ThrottledConsumer(
-        consumer,
-        enforcer,
-        subject=lambda topic: {"tenant": "acme" if topic == acme else "other"},
-    )
+    limited = of_one_tenant(acme, consumer, enforcer)
     got = {acme: 0, others: 0}
     while got[acme] < 80 and got[others] < 10_000:
         # kafka-python has always fetched more of one than a poll takes.

@@ -586,16 +586,18 @@ class Strict:
         owns[mine] = len(owned)
         least = fewest(block, slot, lines)
         sits = np.full(len(lives), True)
-        enough = least.sum() <= owns.sum()
-        if enough or owns[mine] < least[mine]:
+        if least.sum() <= owns.sum():
             held.seat = Seat()
-        if not enough:
-            at, asks = local.at[key], asking(block, slot, lines)
-            ready = local.held[at] >= block.cost[0, slot] * (1.0 - ROUNDING)
-            held.seat.look(local.admitted.item(at), now, ready=bool(ready))
+        else:
+            if owns[mine] < least[mine]:
+                held.seat = Seat()
+            at, cost = local.at[key], block.cost.item(0, slot)
+            ready = local.held.item(at) >= cost * (1.0 - ROUNDING)
+            held.seat.look(local.admitted.item(at), now, ready=ready)
             transfer_s = self._members.lag_s + self._settings.tick_s
             waiting = lines[owns < least]
             over = held.seat.over(block, slot, waiting, transfer_s, now)
+            asks = asking(block, slot, lines)
             sits = seated(asks, owns, least, mine, over=over)
         lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
@@ -604,8 +606,8 @@ class Strict:
         lacking = np.where(2 * lacking > few, lacking, 0)
         # If an agent lacks many, all others give away all their excess: if ten of
         # them kept three back each, it would stay thirty short.
-        worth = 1 if lacking.max() >= 2 * few else LEAST_GIFT
-        if surplus < worth or lacking.sum() < max(few, 1) or len(owned) <= few:
+        least_gift = 1 if lacking.max() >= 2 * few else LEAST_GIFT
+        if surplus < least_gift or lacking.sum() < max(few, 1) or len(owned) <= few:
             return
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)

@@ -94,3 +94,22 @@ def test_requests_larger_than_the_burst_take_no_turns() -> None:
     assert result.violations == ()
     assert result.figures.total_ratio is not None
     assert result.figures.total_ratio > 0.7
+
+
+@pytest.mark.long
+def test_a_few_permits_that_are_left_somewhere_close_no_seat() -> None:
+    document: dict[str, object] = {
+        "seconds": 40.0,
+        "group": {"mode": "strict", "rate": 10.0, "burst": 1000.0},
+        "agents": {"count": 8},
+        "change": [{"at": 15.0, "rate": 10.0, "burst": 1.0}],
+        "demand": [
+            {"agents": [0], "rate": 30.0, "until": 15.0},
+            {"agents": "all", "rate": 2.5, "from": 15.0, "retry": True},
+        ],
+    }
+    result, run = simulate(parse_scenario(document, name="turns"), seed=1)
+    assert result.violations == ()
+    for times, units in run.admitted[0]:
+        # Of 10 a second in the last twenty seconds, each is due 25.
+        assert units[times > 20.0].sum() > 10.0
