@@ -273,3 +273,50 @@ def test_a_maximum_is_kept_whoever_comes_and_goes(cost: int) -> None:
     assert result.violations == ()
     bound = 100 * 30 + 1000 + 2 * cost
     assert 0.9 * 100 * 30 <= result.groups["a"].admitted <= bound
+
+
+def test_a_maximum_admits_what_the_same_rate_does_to_one_agent_after_another() -> None:
+    """Requests of a quarter of a second of it, by eight agents in turn."""
+    scenario = parse_scenario(
+        {
+            "seconds": 20,
+            "group": [
+                {"name": "above", "rate": 64, "burst": 64, "may_owe": False},
+                {"name": "a", "parent": "above", "rate": "unlimited", "maximum": 40},
+            ],
+            "agents": {"count": 8},
+            "demand": [
+                {"group": "a", "agents": [0], "rate": 150, "cost": 10, "moves_every": 7}
+            ],
+        },
+        name="mover",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert 0.97 * 864 <= result.groups["a"].admitted <= 864 + 10
+
+
+@pytest.mark.parametrize(("above", "burst"), [("unlimited", 40), (1000, 1000)])
+@pytest.mark.parametrize("inside", ["most", "below"])
+def test_an_unlimited_group_with_a_maximum_is_held_to_it(
+    above: float | str, burst: float, inside: str
+) -> None:
+    """So is an unlimited one inside it, which has no limit but that maximum."""
+    most = {"name": "most", "parent": "above", "rate": "unlimited", "maximum": 40}
+    scenario = parse_scenario(
+        {
+            "seconds": 20,
+            "group": [
+                {"name": "above", "rate": above},
+                most,
+                {"name": "below", "parent": "most", "rate": "unlimited"},
+            ],
+            "agents": {"count": 3},
+            "demand": [{"group": inside, "rate": 150}],
+        },
+        name="most",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.groups[inside].admitted == pytest.approx(40 * 20 + burst, rel=0.02)
+    assert result.groups[inside].total_ratio == pytest.approx(1.0, abs=0.02)

@@ -283,18 +283,23 @@ def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
     """Return groups by id, with the limits that they are held to.
 
     An unlimited cluster-wide limit, inside a group that is limited in the same
-    dimension, takes the rate and the burst of the nearest such group.  One with a
-    maximum below its rate is held to that: its level then remembers what was used.
+    dimension, takes the rate and the burst of the nearest such group.  A maximum is a
+    rate: the level remembers what was used of it.  Where neither the group nor one that
+    it is in has a limit, the burst is one period of the maximum.
     """
     by_id = {group.id: group for group in groups}
-    return {
-        group.id: group if group.parent is None else _bounded(group, by_id)
-        for group in by_id.values()
-    }
+    held: dict[int, Group] = {}
+    for group in by_id.values():
+        for each in reversed([group, *ancestry_of(group, by_id)]):
+            if each.id not in held:
+                above = [held.get(a.id, a) for a in ancestry_of(each, by_id)]
+                held[each.id] = _bounded(each, above)
+    return {group: held[group] for group in by_id}
 
 
-def _bounded(group: Group, by_id: dict[int, Group]) -> Group:
-    above = ancestry_of(group, by_id)
+def _bounded(group: Group, above: list[Group]) -> Group:
+    if group.parent is None:
+        return group
     limits = tuple(_in_force(limit, above) for limit in group.limits)
     return group if limits == group.limits else replace(group, limits=limits)
 
@@ -304,9 +309,11 @@ def _in_force(limit: Limit, above: list[Group]) -> Limit:
         return limit
     if isinf(limit.rate):
         limit = _nearest(limit, above)
-    if limit.maximum < limit.rate < inf and not limit.period:
-        return replace(limit, rate=limit.maximum)
-    return limit
+    if limit.period or isinf(limit.maximum):
+        return limit
+    burst = limit.maximum if isinf(limit.rate) else limit.burst
+    rate = min(limit.rate, limit.maximum)
+    return replace(limit, rate=rate, burst=burst, maximum=UNLIMITED)
 
 
 def _nearest(limit: Limit, above: list[Group]) -> Limit:

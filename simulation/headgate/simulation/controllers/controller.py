@@ -87,7 +87,7 @@ def configuration_at(scenario: Scenario, now: float) -> Configuration:
     ids = {group.name: place + 1 for place, group in enumerate(scenario.groups)}
     groups: list[Group] = []
     for place, spec in enumerate(scenario.groups):
-        _, rate, burst = [s for s in scenario.limits(place) if s[0] <= now][-1]
+        _, rate, burst = [s for s in scenario.limits_as_set(place) if s[0] <= now][-1]
         limit = Limit(
             dimension=DIMENSION,
             rate=rate,

@@ -73,14 +73,14 @@ class _Node:
             for place, other in enumerate(scenario.groups)
             if other.parent == self.spec.name
         ]
-        below = sum(min(c.usable, c.spec.maximum) for c in self.children)
+        below = sum(c.usable for c in self.children)
         self.usable: float = min(self.own + below, float(rates[group]))
         self.rate = float(rates[group])
 
     def fill(self, available: float, part: Floats, bound: Floats) -> None:
         """Divide what this group has among its own callers and its children."""
         available = min(available, self.rate)
-        high = [self.own] + [min(c.usable, c.spec.maximum) for c in self.children]
+        high = [self.own] + [c.usable for c in self.children]
         low = [0.0] + [
             min(c.spec.minimum, h) for c, h in zip(self.children, high[1:], strict=True)
         ]
@@ -90,7 +90,7 @@ class _Node:
         part[self.group] = given[0]
         bound[self.group] = given[0] + slack
         for child, share in zip(self.children, given[1:], strict=True):
-            child.fill(min(share + slack, child.spec.maximum), part, bound)
+            child.fill(share + slack, part, bound)
 
 
 def _fill(

@@ -29,6 +29,9 @@ FaultKind = Literal[
     "corrupt",
 ]
 
+Steps = tuple[tuple[float, float, float], ...]
+"""Limits in order of time: from when (s), rate (units/s), burst (units)."""
+
 DIMENSION = "requests"
 """The one dimension that a scenario counts."""
 
@@ -197,8 +200,31 @@ class Scenario:
         delays = [fault.amount for fault in self.faults if fault.kind == "delay"]
         return self.network.delay_s + self.network.jitter_s + max(delays, default=0.0)
 
-    def limits(self, group: int) -> tuple[tuple[float, float, float], ...]:
-        """Return (from when, rate, burst) of a group, in order of time."""
+    def limits(self, group: int) -> Steps:
+        """Return (from when, rate, burst) that a group is held to, in order of time.
+
+        Inside another group, an unlimited one has that one's limit, and a maximum is a
+        rate.
+        """
+        spec, own = self.groups[group], self.limits_as_set(group)
+        if spec.parent is None:
+            return own
+        names = [other.name for other in self.groups]
+        above = self.limits(names.index(spec.parent))
+        held: list[tuple[float, float, float]] = []
+        for start in sorted({start for start, _, _ in own + above}):
+            rate, burst = _at(own, start)
+            if isinf(rate):
+                rate, burst = _at(above, start)
+            if spec.maximum < inf:
+                burst = spec.maximum if isinf(rate) else burst
+                rate = min(rate, spec.maximum)
+            if not held or held[-1][1:] != (rate, burst):
+                held.append((start, rate, burst))
+        return tuple(held)
+
+    def limits_as_set(self, group: int) -> Steps:
+        """Return (from when, rate, burst) as the group's file and its changes say."""
         spec = self.groups[group]
         explicit = spec.burst
         steps = [(0.0, spec.rate, default_burst(spec.rate, explicit))]
@@ -225,6 +251,11 @@ class Scenario:
     def piecewise_constant(self) -> bool:
         """Whether no piece of demand is a sine."""
         return all(piece.period_s is None for piece in self.demands)
+
+
+def _at(steps: Steps, time_s: float) -> tuple[float, float]:
+    _, rate, burst = [step for step in steps if step[0] <= time_s][-1]
+    return rate, burst
 
 
 def default_burst(rate: float, explicit: float | None) -> float:
