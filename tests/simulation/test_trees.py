@@ -320,3 +320,67 @@ def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     assert result.violations == ()
     assert result.groups[inside].admitted == pytest.approx(40 * 20 + burst, rel=0.02)
     assert result.groups[inside].total_ratio == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("mode", ["balanced", "strict"])
+@pytest.mark.parametrize("callers", [[0, 1, 2, 3], [0, 1]])
+def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
+    mode: str, callers: list[int]
+) -> None:
+    """It wants twelve times its own limit; the one that it is in has none."""
+    scenario = parse_scenario(
+        {
+            "seconds": 30,
+            "group": [
+                {"name": "above", "rate": 124, "mode": mode},
+                {"name": "free", "parent": "above", "rate": "unlimited", "weight": 2},
+                {"name": "small", "parent": "free", "rate": 28},
+                {"name": "beside", "parent": "above", "rate": "unlimited"},
+            ],
+            "agents": {"count": 4},
+            "demand": [
+                {"group": "small", "agents": callers, "rate": 356 / len(callers)},
+                {"group": "beside", "agents": [2, 3], "rate": 92},
+            ],
+        },
+        name="levels",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    admitted = {name: figures.admitted for name, figures in result.groups.items()}
+    assert admitted["small"] == pytest.approx(28 * 31, rel=0.03)
+    # A strict group keeps some of its burst back from groups inside it.
+    assert sum(admitted.values()) == pytest.approx(124 * 31, rel=0.03)
+
+
+@pytest.mark.parametrize("mode", ["balanced", "strict"])
+@pytest.mark.parametrize("cost", [1, 10])
+def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) -> None:
+    """Its weight is larger, but its own limit admits less than a half."""
+    scenario = parse_scenario(
+        {
+            "seconds": 30,
+            "group": [
+                {"name": "above", "rate": 140, "mode": mode},
+                {"name": "other", "parent": "above", "rate": 127},
+                {
+                    "name": "strict",
+                    "parent": "above",
+                    "rate": 57,
+                    "mode": "strict",
+                    "weight": 5,
+                },
+            ],
+            "agents": {"count": 4},
+            "demand": [
+                {"group": "other", "agents": [0, 1], "rate": 80, "cost": cost},
+                {"group": "strict", "agents": [0, 1], "rate": 60, "cost": cost},
+            ],
+        },
+        name="beside",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    admitted = {name: figures.admitted for name, figures in result.groups.items()}
+    assert admitted["strict"] >= 0.9 * 57 * 30
+    assert sum(admitted.values()) >= 0.95 * 140 * 31

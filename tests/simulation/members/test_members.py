@@ -50,6 +50,24 @@ def test_agents_that_use_one_child_each_share_all_of_the_parent(
     assert passed == pytest.approx([10 * each for each in due], rel=0.15)
 
 
+@pytest.mark.parametrize("rate", [5.0, 30.0])
+def test_what_a_group_two_levels_below_may_not_use_goes_to_agents_beside_it(
+    rate: float,
+) -> None:
+    """They don't know that group, and the one that it is in has a weight of 4."""
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
+        Group(id=2, name="m", limits=(limit(100.0),), parent=1, weight=4.0),
+        Group(id=3, name="below", limits=(limit(rate),), parent=2),
+        Group(id=4, name="beside", limits=(limit(100.0),), parent=1),
+    )
+    members = Members(configured(*groups), 4)
+    wants = {0: "below", 1: "below", 2: "beside", 3: "beside"}
+    passed = admitted(members, wants, 150.0, 15.0)
+    assert sum(passed[:2]) == pytest.approx(10 * rate, rel=0.05)
+    assert sum(passed[2:]) == pytest.approx(1000 - 10 * rate, rel=0.05)
+
+
 def large_claims(report: Report) -> Report:
     rows = [replace(one, inside=np.full(len(one.cost), 2.0**43)) for one in report.rows]
     return replace(report, rows=tuple(rows))

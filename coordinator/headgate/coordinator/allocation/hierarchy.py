@@ -67,6 +67,7 @@ class Branch:
         maximum: Most units/s that it may use.
         demand: Units/s that it wants.
         own: This agent's part of that demand before it was capped, 0 to 1.
+        unusable: Units/s of demand beyond that, which its own limits refuse.
     """
 
     weight: float
@@ -74,6 +75,7 @@ class Branch:
     maximum: float
     demand: float
     own: float = 0.0
+    unusable: float = 0.0
 
 
 def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], float]:
@@ -152,7 +154,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
     above, slot = table.at(parent)
-    above.due_inside[slot] = 0.0
+    above.due_inside[slot] = above.unusable[slot] = 0.0
     if not siblings:
         return
     unlimited = bool(above.unlimited[slot])
@@ -162,6 +164,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
+    above.unusable[slot] = sum(branch.unusable for branch in branches)
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
@@ -270,16 +273,22 @@ def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
     limit = ruled.limit
     wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
     demand = float(wanted.sum())
-    # A child can't use more than its own limit admits, whatever it wants.
+    # A child can't use more than its own limit admits, nor those inside it, whatever
+    # they want.
+    usable = max(0.0, demand - float(block.unusable[slot]))
     most = inf
     if not block.unlimited[slot]:
         surplus = float(block.belief[slot] - block.margin[slot])
         horizon = max(float(block.horizon[slot]), 1e-9)
+        if block.strict[slot]:
+            surplus = 0.0  # its permits admit no more than the rate, whatever is left
         most = max(0.0, float(block.rate[slot]) + surplus / horizon)
+    usable = min(usable, most)
     return Branch(
         weight=ruled.group.weight,
         minimum=limit.minimum / limit.period_s,
         maximum=limit.maximum / limit.period_s,
-        demand=min(demand, most),
+        demand=usable,
         own=float(wanted[0]) / max(demand, 1e-200),
+        unusable=demand - usable,
     )

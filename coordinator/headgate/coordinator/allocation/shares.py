@@ -45,6 +45,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.agreement import agree
 from headgate.coordinator.allocation.conditions import NEAR, ROUNDING, Asked
+from headgate.coordinator.allocation.inside import is_parent
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import demand_told
 from headgate.coordinator.allocation.turns import take_turns
@@ -229,8 +230,11 @@ def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> N
     """Divide Q', and expect each agent to spend its part."""
     rate, lines = block.rate[slots], block.lines(slots)
     demand, weight, wanted = asked.demand, asked.weight, asked.wanted
-    available = rate + (common - block.margin[slots]) / block.horizon[slots]
-    available = chosen(block.strict[slots], rate, available)
+    strict = block.strict[slots]
+    # Permits know of no level, but groups inside a strict one go by it.
+    margin = greater(block.margin[slots], chosen(strict, 0.5 * block.burst[slots], 0.0))
+    available = rate + (common - margin) / block.horizon[slots]
+    available = chosen(strict & ~is_parent(block, slots), rate, available)
     available = lesser(available, block.parent_cap[slots]) - block.reserved[slots]
     available = chosen(rate > 0.0, greater(available, 0.0), 0.0)
     theta = level_of(demand, weight, available, wanted)

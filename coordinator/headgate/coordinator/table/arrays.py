@@ -174,6 +174,7 @@ class LedgerBlock:
     depth: Codes = _ledger("limited groups above it", np.int8)
     parent_cap: Floats = _ledger("units/s: most to take from the parent", fill=inf)
     due_inside: Floats = _ledger("units/s: its part of what its children are due")
+    unusable: Floats = _ledger("units/s: λ of its children beyond what they may use")
     part_above: Floats = _ledger("units/s: that, while nothing is owed there", fill=inf)
     left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
     wait_above_s: Floats = _ledger("s: until the groups above owe nothing")
