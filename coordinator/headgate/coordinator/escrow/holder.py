@@ -39,7 +39,7 @@ from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.seats import Seat, asking, fewest, seated
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
-from headgate.coordinator.escrow.targets import gifts, targets
+from headgate.coordinator.escrow.targets import gifts, spare, targets
 from headgate.coordinator.membership.failure_detector import GONE_PART
 from headgate.coordinator.messages.events import Claim, Noticed, WakeAt
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
@@ -585,8 +585,8 @@ class Strict:
         mine = lives.index(self._me)
         owns[mine] = len(owned)
         least = fewest(block, slot, lines)
-        sits = np.full(len(lives), True)
-        if least.sum() <= owns.sum():
+        asks, over = asking(block, slot, lines), False
+        if least[asks].sum() <= owns.sum():
             held.seat = Seat()
         else:
             if owns[mine] < least[mine]:
@@ -597,8 +597,8 @@ class Strict:
             transfer_s = self._members.lag_s + self._settings.tick_s
             waiting = lines[owns < least]
             over = held.seat.over(block, slot, waiting, transfer_s, now)
-            asks = asking(block, slot, lines)
-            sits = seated(asks, owns, least, mine, over=over)
+        left = spare(block, slot, lines, least, asks, int(owns.sum()))
+        sits = seated(asks, owns, least, left, mine, over=over)
         lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         # A seat that lacks a single permit may admit nothing, so none is kept back.

@@ -128,8 +128,10 @@ def fewest(block: LedgerBlock, slot: int, lines: Ints) -> Ints:
     return least
 
 
-def seated(asks: Flags, owns: Ints, least: Ints, mine: int, *, over: bool) -> Flags:
-    """Return who may own permits where they don't suffice for all, ``bool[K]``.
+def seated(
+    asks: Flags, owns: Ints, least: Ints, spare: int, mine: int, *, over: bool
+) -> Flags:
+    """Return who may own permits, ``bool[K]``.
 
     Who asks for something comes before who doesn't, then who has a seat, then who owns
     most of one (by id, if two own as much), then the next after this agent.  One at
@@ -139,13 +141,14 @@ def seated(asks: Flags, owns: Ints, least: Ints, mine: int, *, over: bool) -> Fl
         asks: ``bool[K]`` whose callers ask for something, by id.
         owns: ``int64[K]`` permits of each.
         least: ``int64[K]`` fewest permits with which each can admit a request.
+        spare: Most permits for all those together that ask for nothing.
         mine: The place of this agent.
         over: This agent's turn is over.
 
     >>> asks, least = np.array([True, True, False, True]), np.full(4, 400)
-    >>> seated(asks, np.array([424, 600, 0, 0]), least, 1, over=False)
+    >>> seated(asks, np.array([424, 600, 0, 0]), least, 51, 1, over=False)
     array([ True,  True, False, False])
-    >>> seated(asks, np.array([424, 600, 0, 0]), least, 1, over=True)
+    >>> seated(asks, np.array([424, 600, 0, 0]), least, 51, 1, over=True)
     array([ True, False, False,  True])
     """
     permits, owns = int(owns.sum()), owns.copy()
@@ -157,4 +160,7 @@ def seated(asks: Flags, owns: Ints, least: Ints, mine: int, *, over: bool) -> Fl
     order = np.lexsort((after, -owns, owns < least, ~asks))
     sits = np.zeros(len(owns), dtype=np.bool_)
     sits[order] = least[order].cumsum() <= max(permits, least[order[0]])
+    if asks.any():
+        idle = order[~asks[order]]
+        sits[idle] &= least[idle].cumsum() <= spare
     return sits

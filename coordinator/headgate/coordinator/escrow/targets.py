@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.demand.estimator import (
+    LEAST_REQUESTS,
+    LONGEST_TAU_S,
+    TAU_S,
+)
 from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
@@ -17,6 +22,10 @@ ROOM_PART = 0.05
 """Fraction of its demand: most room on top of it that an agent gets while rate is
 scarce.  Room is unused most of the time, while another agent is short; without any, an
 agent with a small bucket is refused more often by chance."""
+
+ROOM_REQUESTS = 0.5
+"""Requests that an agent's part of the burst should hold beyond the part of its demand,
+and the one that it holds anyway: then a twentieth is refused by chance."""
 
 YOUNG_S = 1.0
 """Age of a demand estimate up to which one sigma is added to it: until the average has
@@ -84,6 +93,33 @@ def targets(
     left = max(0.0, left - float(more.sum()))
     wanted = np.rint((share + more + left * even) / whole * PERMITS)
     return np.where(sits, np.maximum(wanted, least), 0.0).astype(np.int64)
+
+
+def spare(
+    block: LedgerBlock, slot: int, lines: Ints, least: Ints, asks: Flags, permits: int
+) -> int:
+    """Return how many permits are left for agents that ask for nothing.
+
+    An agent that starts should find something, but not at the price of requests that
+    another one's part of the burst would have admitted: a bucket of C tokens at a load
+    of ρ refuses about e^(−2·(1−ρ)·C/cost).  Demand counts as far as it is no chance: who
+    asks once in a while is no different from one that asks for nothing just now.
+
+    Args:
+        block: The ledger's block.
+        slot: The ledger's column.
+        lines: ``int64[K]`` lines of the agents that can get permits.
+        least: ``int64[K]`` fewest permits with which each can admit a request.
+        asks: ``bool[K]`` which ask for something.
+        permits: How many all of these own together.
+    """
+    demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
+    gap_s = block.cost[lines, slot] / np.maximum(demand, 1e-200)
+    averaged_s = np.clip(LEAST_REQUESTS * gap_s, TAU_S, LONGEST_TAU_S)
+    sure = np.maximum(1.0 - np.sqrt(gap_s / averaged_s), 0.0)
+    part = PERMITS * demand / max(float(block.rate[slot]), 1e-12)
+    wanted = least + sure * (part + ROOM_REQUESTS * least)
+    return int(max(permits - np.sum(wanted, where=asks), ROOM_PART * permits))
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:

@@ -14,15 +14,21 @@ COST = 20.0
 
 
 def shared(
-    agents: int, *, rate: float, burst: float, demand: dict[tuple[int, ...], float]
+    agents: int,
+    *,
+    rate: float,
+    burst: float,
+    demand: dict[tuple[int, ...], float],
+    retry: bool = True,
 ) -> Result:
-    """Return what agents get whose callers come back until they are served.
+    """Return what agents get.
 
     Args:
         agents: How many.
         rate: Requests a second of the group.
         burst: Requests.
         demand: Requests a second of each agent, by agents.
+        retry: Callers come back until they are served.
     """
     seconds = 80.0 / rate
     document: dict[str, object] = {
@@ -30,7 +36,7 @@ def shared(
         "group": {"mode": "strict", "rate": rate * COST, "burst": burst * COST},
         "agents": {"count": agents},
         "demand": [
-            {"agents": list(each), "rate": wanted * COST, "cost": COST, "retry": True}
+            {"agents": list(each), "rate": wanted * COST, "cost": COST, "retry": retry}
             for each, wanted in demand.items()
         ],
     }
@@ -44,7 +50,7 @@ def shared(
 @pytest.mark.parametrize("mine", [0, 1])
 def test_of_two_that_own_half_a_seat_both_find_the_same_one_seated(mine: int) -> None:
     asks, owns, least = np.full(2, True), np.full(2, 512), np.full(2, 1024)
-    assert seated(asks, owns, least, mine, over=False).tolist() == [True, False]
+    assert seated(asks, owns, least, 0, mine, over=False).tolist() == [True, False]
 
 
 @pytest.mark.long
@@ -77,6 +83,17 @@ def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
     assert figures.total_ratio > 0.7
     assert figures.worst_agent is not None
     assert figures.worst_agent > 0.5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("rate", "burst"), [(2.25, 2.25), (2.25, 5.0), (0.2, 6.0)])
+def test_agents_that_ask_for_nothing_leave_the_burst_to_the_one_that_does(
+    rate: float, burst: float
+) -> None:
+    demand = {(0,): rate * 0.6}
+    figures = shared(4, rate=rate, burst=burst, demand=demand, retry=False).figures
+    assert figures.total_ratio is not None
+    assert figures.total_ratio > 0.93
 
 
 @pytest.mark.long
