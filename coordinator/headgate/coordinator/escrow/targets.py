@@ -102,8 +102,8 @@ def spare(
 
     An agent that starts should find something, but not at the price of requests that
     another one's part of the burst would have admitted: a bucket of C tokens at a load
-    of ρ refuses about e^(−2·(1−ρ)·C/cost).  Demand counts as far as it is no chance: who
-    asks once in a while is no different from one that asks for nothing just now.
+    of ρ refuses about e^(−2·(1−ρ)·C/cost).  Demand counts as far as it is no chance:
+    whoever asks once in a while may ask for nothing just now, too.
 
     Args:
         block: The ledger's block.
