@@ -296,8 +296,10 @@ def test_a_maximum_admits_what_the_same_rate_does_to_one_agent_after_another() -
     assert 0.97 * 864 <= result.groups["a"].admitted <= 864 + 10
 
 
-@pytest.mark.parametrize(("above", "burst"), [("unlimited", 40), (1000, 1000)])
-@pytest.mark.parametrize("inside", ["most", "below"])
+@pytest.mark.parametrize(
+    ("above", "burst", "inside"),
+    [("unlimited", 40, "most"), ("unlimited", 40, "below"), (1000, 1000, "below")],
+)
 def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     above: float | str, burst: float, inside: str
 ) -> None:
@@ -305,7 +307,7 @@ def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     most = {"name": "most", "parent": "above", "rate": "unlimited", "maximum": 40}
     scenario = parse_scenario(
         {
-            "seconds": 20,
+            "seconds": 12,
             "group": [
                 {"name": "above", "rate": above},
                 most,
@@ -318,19 +320,20 @@ def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     )
     result, _ = simulate(scenario, seed=1)
     assert result.violations == ()
-    assert result.groups[inside].admitted == pytest.approx(40 * 20 + burst, rel=0.02)
-    assert result.groups[inside].total_ratio == pytest.approx(1.0, abs=0.02)
+    assert result.groups[inside].admitted == pytest.approx(40 * 12 + burst, rel=0.03)
+    assert result.groups[inside].total_ratio == pytest.approx(1.0, abs=0.03)
 
 
-@pytest.mark.parametrize("mode", ["balanced", "strict"])
-@pytest.mark.parametrize("callers", [[0, 1, 2, 3], [0, 1]])
+@pytest.mark.parametrize(
+    ("mode", "callers"), [("balanced", [0, 1]), ("strict", [0, 1, 2, 3])]
+)
 def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
     mode: str, callers: list[int]
 ) -> None:
     """It wants twelve times its own limit; the one that it is in has none."""
     scenario = parse_scenario(
         {
-            "seconds": 30,
+            "seconds": 15,
             "group": [
                 {"name": "above", "rate": 124, "mode": mode},
                 {"name": "free", "parent": "above", "rate": "unlimited", "weight": 2},
@@ -348,18 +351,20 @@ def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
     result, _ = simulate(scenario, seed=1)
     assert result.violations == ()
     admitted = {name: figures.admitted for name, figures in result.groups.items()}
-    assert admitted["small"] == pytest.approx(28 * 31, rel=0.03)
-    # A strict group keeps some of its burst back from groups inside it.
-    assert sum(admitted.values()) == pytest.approx(124 * 31, rel=0.03)
+    assert admitted["small"] == pytest.approx(28 * 16, rel=0.03)
+    # A strict group keeps half of its burst back from groups inside it.
+    burst = 62 if mode == "strict" else 124
+    assert sum(admitted.values()) == pytest.approx(124 * 15 + burst, rel=0.03)
 
 
-@pytest.mark.parametrize("mode", ["balanced", "strict"])
-@pytest.mark.parametrize("cost", [1, 10])
+@pytest.mark.parametrize(
+    ("mode", "cost"), [("balanced", 10), ("strict", 1), ("strict", 10)]
+)
 def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) -> None:
     """Its weight is larger, but its own limit admits less than a half."""
     scenario = parse_scenario(
         {
-            "seconds": 30,
+            "seconds": 15,
             "group": [
                 {"name": "above", "rate": 140, "mode": mode},
                 {"name": "other", "parent": "above", "rate": 127},
@@ -382,5 +387,5 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     result, _ = simulate(scenario, seed=1)
     assert result.violations == ()
     admitted = {name: figures.admitted for name, figures in result.groups.items()}
-    assert admitted["strict"] >= 0.9 * 57 * 30
-    assert sum(admitted.values()) >= 0.95 * 140 * 31
+    assert admitted["strict"] >= 0.9 * 57 * 15
+    assert sum(admitted.values()) >= 0.95 * 140 * 16
