@@ -50,22 +50,26 @@ def test_agents_that_use_one_child_each_share_all_of_the_parent(
     assert passed == pytest.approx([10 * each for each in due], rel=0.15)
 
 
-@pytest.mark.parametrize("rate", [5.0, 30.0])
-def test_what_a_group_two_levels_below_may_not_use_goes_to_agents_beside_it(
-    rate: float,
+@pytest.mark.parametrize(
+    ("names", "rate"), [(["b", "b"], 5.0), (["b", "b"], 30.0), (["b", "c"], 5.0)]
+)
+def test_what_groups_two_levels_below_may_not_use_goes_to_agents_beside_them(
+    names: list[str], rate: float
 ) -> None:
-    """They don't know that group, and the one that it is in has a weight of 4."""
+    """They don't know these groups, and the one around them has a weight of 4."""
     groups = (
         Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
-        Group(id=2, name="m", limits=(limit(100.0),), parent=1, weight=4.0),
-        Group(id=3, name="below", limits=(limit(rate),), parent=2),
-        Group(id=4, name="beside", limits=(limit(100.0),), parent=1),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=4.0),
+        Group(id=3, name="b", limits=(limit(rate),), parent=2),
+        Group(id=4, name="c", limits=(limit(rate),), parent=2),
+        Group(id=5, name="beside", limits=(limit(100.0),), parent=1),
     )
     members = Members(configured(*groups), 4)
-    wants = {0: "below", 1: "below", 2: "beside", 3: "beside"}
+    wants = {0: names[0], 1: names[1], 2: "beside", 3: "beside"}
     passed = admitted(members, wants, 150.0, 15.0)
-    assert sum(passed[:2]) == pytest.approx(10 * rate, rel=0.05)
-    assert sum(passed[2:]) == pytest.approx(1000 - 10 * rate, rel=0.05)
+    below = 10 * rate * len(set(names))
+    assert sum(passed[:2]) == pytest.approx(below, rel=0.05)
+    assert sum(passed[2:]) == pytest.approx(1000 - below, rel=0.05)
 
 
 def large_claims(report: Report) -> Report:

@@ -52,6 +52,9 @@ LEAST_PART = 0.005
 """If less than this fraction of an agent's demand on a parent comes from outside its
 children, that part counts as none."""
 
+LEAST_INSIDE = 1e-3
+"""Least weight that is reported: with none, an agent counts as one that told nothing."""
+
 LEAST_WEIGHT = 0.1
 """What is used beside the children that are tracked here weighs at least this part of
 the lightest of the others: what agents report of it is not exact."""
@@ -68,6 +71,7 @@ class Branch:
         demand: Units/s that it wants.
         own: This agent's part of that demand before it was capped, 0 to 1.
         unusable: Units/s of demand beyond that, which its own limits refuse.
+        mine: Units/s that it may use for this agent's callers.
     """
 
     weight: float
@@ -76,6 +80,7 @@ class Branch:
     demand: float
     own: float = 0.0
     unusable: float = 0.0
+    mine: float = inf
 
 
 def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], float]:
@@ -154,7 +159,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
     above, slot = table.at(parent)
-    above.due_inside[slot] = above.unusable[slot] = 0.0
+    above.due_inside[slot] = above.unusable[slot] = above.own_unusable[slot] = 0.0
     if not siblings:
         return
     unlimited = bool(above.unlimited[slot])
@@ -164,7 +169,8 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
-    above.unusable[slot] = sum(branch.unusable for branch in branches)
+    above.unusable[slot] = sum(b.unusable for b in branches)
+    above.own_unusable[slot] = sum(b.unusable * b.own for b in branches)
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
@@ -223,8 +229,8 @@ def _used(
     for branch in branches:
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
         tracked += weight
-        mine += weight * branch.own
-    above.inside[0, slot] = mine
+        mine += min(weight * branch.own, branch.mine / theta)
+    above.inside[0, slot] = max(mine, LEAST_INSIDE)
     present = above.weight[:, slot] > 0.0
     inside = above.inside[present, slot]
     silent = (inside <= 0.0) & (beside[present] > 0.0)
@@ -291,4 +297,5 @@ def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
         demand=usable,
         own=float(wanted[0]) / max(demand, 1e-200),
         unusable=demand - usable,
+        mine=max(0.0, float(wanted[0] - block.own_unusable[slot])),
     )

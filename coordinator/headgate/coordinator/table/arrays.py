@@ -175,6 +175,7 @@ class LedgerBlock:
     parent_cap: Floats = _ledger("units/s: most to take from the parent", fill=inf)
     due_inside: Floats = _ledger("units/s: its part of what its children are due")
     unusable: Floats = _ledger("units/s: λ of its children beyond what they may use")
+    own_unusable: Floats = _ledger("units/s: of that, by this agent's callers")
     part_above: Floats = _ledger("units/s: that, while nothing is owed there", fill=inf)
     left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
     wait_above_s: Floats = _ledger("s: until the groups above owe nothing")
