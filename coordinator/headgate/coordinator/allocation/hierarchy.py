@@ -53,7 +53,7 @@ LEAST_PART = 0.005
 children, that part counts as none."""
 
 LEAST_INSIDE = 1e-3
-"""Least weight that is reported: with none, an agent counts as one that told nothing."""
+"""Least weight that is reported: without any, an agent has told nothing."""
 
 LEAST_WEIGHT = 0.1
 """What is used beside the children that are tracked here weighs at least this part of

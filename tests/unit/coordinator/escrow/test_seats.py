@@ -90,7 +90,7 @@ def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
 def test_agents_that_ask_for_nothing_leave_the_burst_to_the_one_that_does(
     rate: float, burst: float
 ) -> None:
-    demand = {(0,): rate * 0.6}
+    demand: dict[tuple[int, ...], float] = {(0,): rate * 0.6}
     figures = shared(4, rate=rate, burst=burst, demand=demand, retry=False).figures
     assert figures.total_ratio is not None
     assert figures.total_ratio > 0.93
