@@ -23,9 +23,9 @@ ROOM_PART = 0.05
 scarce.  Room is unused most of the time, while another agent is short; without any, an
 agent with a small bucket is refused more often by chance."""
 
-ROOM_REQUESTS = 0.5
-"""Requests that an agent's part of the burst should hold beyond the part of its demand,
-and the one that it holds anyway: then a twentieth is refused by chance."""
+ROOM_REQUESTS = 1.5
+"""Requests that an agent's part of the burst should hold beyond the part of its demand:
+then a twentieth is refused by chance."""
 
 YOUNG_S = 1.0
 """Age of a demand estimate up to which one sigma is added to it: until the average has
@@ -118,7 +118,9 @@ def spare(
     averaged_s = np.clip(LEAST_REQUESTS * gap_s, TAU_S, LONGEST_TAU_S)
     sure = np.maximum(1.0 - np.sqrt(gap_s / averaged_s), 0.0)
     part = PERMITS * demand / max(float(block.rate[slot]), 1e-12)
-    wanted = least + sure * (part + ROOM_REQUESTS * least)
+    wanted = np.maximum(
+        np.minimum(2.0 * sure, 1.0) * (part + ROOM_REQUESTS * least), least
+    )
     return int(max(permits - np.sum(wanted, where=asks), ROOM_PART * permits))
 
 
