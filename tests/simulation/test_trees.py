@@ -376,7 +376,7 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
                     "weight": 5,
                 },
             ],
-            "agents": {"count": 4},
+            "agents": {"count": 2},
             "demand": [
                 {"group": "other", "agents": [0, 1], "rate": 80, "cost": cost},
                 {"group": "strict", "agents": [0, 1], "rate": 60, "cost": cost},

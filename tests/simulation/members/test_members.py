@@ -563,3 +563,21 @@ def test_a_limit_that_is_set_again_is_full_although_others_used_it_before(
         members.at(23.0 + 0.06 * (n == 0), partial(follow, n, limited, 3))
     members.run(26.0)
     assert sum(at > 23.0 for at in passed) == pytest.approx(500 + 300 + 18, abs=60)
+
+
+def test_a_group_that_loses_those_inside_it_gets_all_that_it_is_due() -> None:
+    """What they wanted beyond their limits is not taken off its own demand."""
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1),
+        Group(id=3, name="b", limits=(limit(5.0),), parent=2),
+        Group(id=4, name="beside", limits=(limit(100.0),), parent=1),
+    )
+    members = Members(configured(*groups), 2)
+    admitted(members, {0: "b"}, 300.0, 6.0)
+    left = replace(configured(groups[0], groups[1], groups[3]), revision=2)
+    for one in members.all:
+        one.enforcer.configure(left, members.now, wall_s=WALL_S)
+        members.step(one, Configured(left, len(members.all)))
+    passed = admitted(members, {0: "a", 1: "beside"}, 150.0, 16.0)
+    assert passed == pytest.approx([500, 500], rel=0.1)

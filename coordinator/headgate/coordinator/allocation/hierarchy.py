@@ -13,10 +13,11 @@ high; the sum is piecewise linear with corners at low_c/w_c and high_c/w_c, and 
 over the sorted corners finds θ exactly.  Minima that add up to more than Q' are scaled
 down together.
 
-A child's *part* is its term plus an even part of the parent's slack, up to its maximum,
-so it may start at once.  What all children of this agent, and its own callers, spend
-together is bounded by what is left to it of the parent's level: see `left_inside`.  A
-child whose limit is unlimited uses the limit of its nearest limited ancestor.
+A child's *part* is its term plus an even part of the parent's slack, up to its maximum
+(of calendar limits only: the maximum of another limit is its rate), so it may start at
+once.  What all children of this agent, and its own callers, spend together is bounded
+by what is left to it of the parent's level: see `left_inside`.  A child whose limit is
+unlimited uses the limit of its nearest limited ancestor.
 
 **Beside the children.**  What agents want from the parent but not from any child
 tracked here is a branch, too: the parent's own callers (see
@@ -286,8 +287,10 @@ def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
     if not block.unlimited[slot]:
         surplus = float(block.belief[slot] - block.margin[slot])
         horizon = max(float(block.horizon[slot]), 1e-9)
-        if block.strict[slot]:
-            surplus = 0.0  # its permits admit no more than the rate, whatever is left
+        if block.strict[slot] or block.rate[slot] <= 0.0:
+            surplus = (
+                0.0  # permits admit no more than the rate, and a closed group nothing
+            )
         most = max(0.0, float(block.rate[slot]) + surplus / horizon)
     usable = min(usable, most)
     return Branch(

@@ -35,6 +35,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.config.configuration import IN_FLIGHT
+from headgate.coordinator.demand.estimator import LONGEST_TAU_S
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.seats import Seat, asking, fewest, seated
@@ -116,6 +117,7 @@ class Held:
         ask_gap: Heartbeats from that question to the next.
         waits_since: Since when something has been waiting for agreement.
         seat: Its turn, where permits are too few for all.
+        crowded_since: Since when those that ask have lacked what is kept for others.
         able: Lives that can own permits, by id, this agent's own included; and
             ``int64[K]`` their lines in the table.
         able_as_of: What `able` was derived from; it holds until that changes.
@@ -135,8 +137,17 @@ class Held:
     ask_gap: float = ASK_INTERVALS
     waits_since: float = inf
     seat: Seat = field(default_factory=Seat)
+    crowded_since: float = inf
     able: tuple[list[AgentLife], Ints] = field(init=False)
     able_as_of: tuple[object, ...] = ()
+
+    def crowded(self, now: float, *, short: bool) -> bool:
+        """Return whether those that ask have been short for as long as demand counts.
+
+        A few requests by chance are over sooner.
+        """
+        self.crowded_since = min(self.crowded_since, now) if short else inf
+        return now - self.crowded_since >= LONGEST_TAU_S
 
     def ask_soon(self) -> None:
         """Ask as if for the first time, because an agent joined or ended."""
@@ -598,6 +609,8 @@ class Strict:
             waiting = lines[owns < least]
             over = held.seat.over(block, slot, waiting, transfer_s, now)
         left = spare(block, slot, lines, least, asks, int(owns.sum()))
+        if not held.crowded(now, short=least[~asks].sum() > left):
+            left = int(owns.sum())
         sits = seated(asks, owns, least, left, mine, over=over)
         lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
         surplus = int(-lacking[mine])

@@ -113,15 +113,16 @@ def spare(
         asks: ``bool[K]`` which ask for something.
         permits: How many all of these own together.
     """
+    rate, weight = max(float(block.rate[slot]), 1e-12), block.weight[lines, slot]
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
     gap_s = block.cost[lines, slot] / np.maximum(demand, 1e-200)
     averaged_s = np.clip(LEAST_REQUESTS * gap_s, TAU_S, LONGEST_TAU_S)
-    sure = np.maximum(1.0 - np.sqrt(gap_s / averaged_s), 0.0)
-    part = PERMITS * demand / max(float(block.rate[slot]), 1e-12)
-    wanted = np.maximum(
-        np.minimum(2.0 * sure, 1.0) * (part + ROOM_REQUESTS * least), least
-    )
-    return int(max(permits - np.sum(wanted, where=asks), ROOM_PART * permits))
+    sure = np.maximum(1.0 - np.sqrt(gap_s / averaged_s), 0.0) * demand
+    even = rate * weight / max(float(weight.sum()), 1e-12)
+    beyond = np.clip(4.0 * (sure / np.maximum(even, 1e-200) - 1.0), 0.0, 1.0)
+    wanted = beyond * (PERMITS * demand / rate + ROOM_REQUESTS * least)
+    left = permits - np.sum(np.maximum(wanted, least), where=asks)
+    return int(max(left, ROOM_PART * permits))
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:
