@@ -389,3 +389,43 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     admitted = {name: figures.admitted for name, figures in result.groups.items()}
     assert admitted["strict"] >= 0.9 * 57 * 15
     assert sum(admitted.values()) >= 0.95 * 140 * 16
+
+
+def test_a_group_with_a_maximum_of_nothing_leaves_all_to_the_one_beside_it() -> None:
+    scenario = parse_scenario(
+        {
+            "seconds": 12,
+            "group": [
+                {"name": "above", "rate": 100},
+                {"name": "none", "parent": "above", "rate": "unlimited", "maximum": 0},
+                {"name": "beside", "parent": "above", "rate": "unlimited"},
+            ],
+            "agents": {"count": 2},
+            "demand": [
+                {"group": "none", "rate": 60},
+                {"group": "beside", "rate": 75},
+            ],
+        },
+        name="none",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.groups["none"].admitted == 0.0
+    assert result.groups["beside"].admitted == pytest.approx(1300, rel=0.03)
+
+
+def test_a_strict_group_whose_level_is_low_gives_those_inside_it_its_rate() -> None:
+    scenario = parse_scenario(
+        {
+            "seconds": 15,
+            "group": [
+                {"name": "above", "rate": 100, "mode": "strict"},
+                {"name": "inside", "parent": "above", "rate": "unlimited"},
+            ],
+            "agents": {"count": 2},
+            "demand": [{"group": "inside", "rate": 40}],
+            "change": [{"at": 3, "group": "above", "rate": 100, "burst": 3000}],
+        },
+        name="low",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.groups["inside"].falsely_refused < 0.01
