@@ -129,7 +129,7 @@ def fewest(block: LedgerBlock, slot: int, lines: Ints) -> Ints:
 
 
 def seated(
-    asks: Flags, owns: Ints, least: Ints, spare: int, mine: int, *, over: bool
+    asks: Flags, owns: Ints, least: Ints, left: int, mine: int, *, over: bool
 ) -> Flags:
     """Return who may own permits, ``bool[K]``.
 
@@ -141,7 +141,7 @@ def seated(
         asks: ``bool[K]`` whose callers ask for something, by id.
         owns: ``int64[K]`` permits of each.
         least: ``int64[K]`` fewest permits with which each can admit a request.
-        spare: Most permits for all those together that ask for nothing.
+        left: Most permits for all those together that ask for nothing.
         mine: The place of this agent.
         over: This agent's turn is over.
 
@@ -162,5 +162,5 @@ def seated(
     sits[order] = least[order].cumsum() <= max(permits, least[order[0]])
     if asks.any():
         idle = order[~asks[order]]
-        sits[idle] &= least[idle].cumsum() <= spare
+        sits[idle] &= least[idle].cumsum() <= left
     return sits

@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.max_min import shares_at, water_level
-from headgate.coordinator.demand.estimator import (
-    LEAST_REQUESTS,
-    LONGEST_TAU_S,
-    TAU_S,
-)
 from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
@@ -26,6 +21,13 @@ agent with a small bucket is refused more often by chance."""
 ROOM_REQUESTS = 1.5
 """Requests that an agent's part of the burst should hold beyond the part of its demand:
 then a twentieth is refused by chance."""
+
+SHORT_PARTS = 1.25
+"""An agent is short of permits if it wants so many times its even part of the rate.  Of
+many that ask for that part, about half want more just now, by chance."""
+
+SPARE_PART = 0.05
+"""Part of all permits that agents which ask for nothing may keep in any case."""
 
 YOUNG_S = 1.0
 """Age of a demand estimate up to which one sigma is added to it: until the average has
@@ -102,8 +104,8 @@ def spare(
 
     An agent that starts should find something, but not at the price of requests that
     another one's part of the burst would have admitted: a bucket of C tokens at a load
-    of ρ refuses about e^(−2·(1−ρ)·C/cost).  Demand counts as far as it is no chance:
-    whoever asks once in a while may ask for nothing just now, too.
+    of ρ refuses about e^(−2·(1−ρ)·C/cost).  So whoever wants more than its even part
+    of the rate (`SHORT_PARTS`) keeps its part of the burst and `ROOM_REQUESTS`.
 
     Args:
         block: The ledger's block.
@@ -115,14 +117,11 @@ def spare(
     """
     rate, weight = max(float(block.rate[slot]), 1e-12), block.weight[lines, slot]
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
-    gap_s = block.cost[lines, slot] / np.maximum(demand, 1e-200)
-    averaged_s = np.clip(LEAST_REQUESTS * gap_s, TAU_S, LONGEST_TAU_S)
-    sure = np.maximum(1.0 - np.sqrt(gap_s / averaged_s), 0.0) * demand
     even = rate * weight / max(float(weight.sum()), 1e-12)
-    beyond = np.clip(4.0 * (sure / np.maximum(even, 1e-200) - 1.0), 0.0, 1.0)
-    wanted = beyond * (PERMITS * demand / rate + ROOM_REQUESTS * least)
+    wanted = PERMITS * demand / rate + ROOM_REQUESTS * least
+    wanted = np.where(demand > SHORT_PARTS * even, wanted, 0.0)
     left = permits - np.sum(np.maximum(wanted, least), where=asks)
-    return int(max(left, ROOM_PART * permits))
+    return int(max(left, SPARE_PART * permits))
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:

@@ -86,14 +86,25 @@ def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("rate", "burst"), [(2.25, 2.25), (2.25, 5.0)])
+@pytest.mark.parametrize(
+    ("burst", "load"), [(2.25, 0.6), (2.25, 2.0), (5.0, 0.6), (5.0, 2.0)]
+)
 def test_agents_that_ask_for_nothing_leave_the_burst_to_the_one_that_does(
-    rate: float, burst: float
+    burst: float, load: float
 ) -> None:
-    demand: dict[tuple[int, ...], float] = {(0,): rate * 2.0}
+    rate = 2.25
+    demand: dict[tuple[int, ...], float] = {(0,): rate * load}
     figures = shared(4, rate=rate, burst=burst, demand=demand, retry=False).figures
     assert figures.total_ratio is not None
     assert figures.total_ratio > 0.9
+
+
+@pytest.mark.long
+def test_agents_that_ask_seldom_keep_their_seats_while_they_ask_for_nothing() -> None:
+    demand = {tuple(range(8)): 0.3}
+    figures = shared(8, rate=4.0, burst=12.0, demand=demand, retry=False).figures
+    assert figures.total_ratio is not None
+    assert figures.total_ratio > 0.76
 
 
 @pytest.mark.long
