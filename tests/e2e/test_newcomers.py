@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +108,17 @@ def admitted(agent: Agent, name: str, for_s: float) -> tuple[int, float]:
         longest_s = max(longest_s, decision.delay_s)
         time.sleep(0.1)
     return passed, longest_s
+
+
+def per_second(agent: Agent, name: str, gap_s: float) -> float:
+    """Ask for ten seconds; return what passes in a second of the last six."""
+    limiter, passed = agent.limiter(tenant=name), 0
+    began_s = time.monotonic()
+    while (for_s := time.monotonic() - began_s) < 10.0:
+        if limiter.try_acquire(requests=1) and for_s > 4.0:
+            passed += 1
+        time.sleep(gap_s)
+    return passed / 6.0
 
 
 @contextmanager
@@ -243,3 +256,29 @@ def test_a_maximum_is_kept_by_processes_that_come_and_go(url: str) -> None:
                 time.sleep(0.1)
     assert taken >= 1200
     assert taken <= 1000 + 100 * (time.monotonic() - began_s) + 2 * 600
+
+
+def test_what_one_process_may_not_use_two_levels_below_goes_to_another(
+    url: str,
+) -> None:
+    """It wants far more than that limit, and the other one doesn't use it."""
+    unlimited = [LimitSpec("requests", rate=inf)]
+    with Admin(url) as admin:
+        admin.put_group("above", [LimitSpec("requests", rate=200, burst=40)])
+        admin.put_group("between", unlimited, parent="above", weight=4)
+        small = [LimitSpec("requests", rate=20, burst=20)]
+        admin.put_group("small", small, parent="between")
+        admin.put_group("beside", unlimited, parent="above")
+        for name in ("between", "small", "beside"):
+            admin.put_tenant(name)
+            admin.attach(name, tenant=name)
+    with connect(url, agent="one") as one, connect(url, agent="two") as two:
+        with ThreadPoolExecutor() as pool:
+            asking = [
+                pool.submit(per_second, one, "small", 0.002),
+                pool.submit(per_second, two, "beside", 0.002),
+                pool.submit(per_second, two, "between", 1.0),
+            ]
+        small_per_s, beside_per_s, _ = (each.result() for each in asking)
+    assert small_per_s == pytest.approx(20, rel=0.2)
+    assert beside_per_s >= 0.85 * 180

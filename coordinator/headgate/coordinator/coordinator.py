@@ -236,6 +236,8 @@ class Coordinator:
             charge_own(block, slots, admitted, overflowed, since, now, used)
             block.held[0, slots] = local.held[rows]
             block.demand[0, slots] = local.usable[rows]
+            block.beyond[0, slots] = local.beyond[rows]
+            local.passes[rows] = block.passes[slots]
             block.cost[0, slots] = local.cost[rows]
             block.refused[0, slots] = local.refused[rows]
             block.subjects[0, slots] = local.subjects[rows]

@@ -51,7 +51,6 @@ class Lifecycle:
             if key in limits.by_key:
                 block, slot = state.table.at(key)
                 block.own_callers[slot] = nan  # its children may be gone
-                block.unusable[slot] = block.own_unusable[slot] = 0.0
                 if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = block.part_above[slot] = inf
                     block.left_above[slot] = inf

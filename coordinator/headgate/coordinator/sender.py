@@ -44,8 +44,8 @@ def report_due(
         return []
     picked = local.with_ancestors(picked)
     columns = _optional(state, local, picked, now)
-    demand = local.tell(picked, outlook.at_once)
-    told = local.rows_to_report(picked, demand, **columns)
+    demand, beyond = local.tell(picked, outlook.at_once)
+    told = local.rows_to_report(picked, demand, beyond, **columns)
     report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
@@ -145,7 +145,7 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     if local is not None:
         every = local.numbers >= 0
         columns = _optional(state, local, every, now)
-        rows = local.rows_to_report(every, local.usable, **columns)
+        rows = local.rows_to_report(every, local.usable, local.beyond, **columns)
     state.schedule.hello = False
     state.strict.leave(now)
     return [Publish(_report(state, rows, now, leave=True))]

@@ -39,7 +39,7 @@ from headgate.coordinator import (
 from headgate.coordinator.config.configuration import Attachment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headgate.agent import Decision
     from headgate.coordinator import Report
@@ -219,16 +219,29 @@ def admitted(
 
     Only what was asked after the first five seconds counts.
     """
+    callers = [(n, group, per_s) for n, group in wants.items()]
     passed = [0] * len(members.all)
+    for n, units in zip(wants, admitted_to(members, callers, until_s), strict=True):
+        passed[n] = units
+    return passed
 
-    def ask(member: int, random: Random) -> None:
-        if members.ask(member, wants[member]) and members.now > 5.0:
-            passed[member] += 1
-        members.at(members.now + random.expovariate(per_s), again[member])
 
-    again = {n: partial(ask, n, Random(n)) for n in wants}
-    for n in wants:
-        members.at(0.01, again[n])
+def admitted_to(
+    members: Members, callers: Sequence[tuple[int, str, float]], until_s: float
+) -> list[int]:
+    """Return the same for each of some callers: agent, group, requests a second."""
+    passed = [0] * len(callers)
+
+    def ask(caller: int, random: Random) -> None:
+        member, group, per_s = callers[caller]
+        if members.ask(member, group) and members.now > 5.0:
+            passed[caller] += 1
+        members.at(
+            members.now + random.expovariate(per_s), partial(ask, caller, random)
+        )
+
+    for caller in range(len(callers)):
+        members.at(0.01, partial(ask, caller, Random(caller)))
     members.run(until_s)
     return passed
 

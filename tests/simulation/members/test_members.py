@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -13,6 +14,7 @@ from tests.simulation.members.members import (
     WALL_S,
     Members,
     admitted,
+    admitted_to,
     configured,
     family,
     limit,
@@ -50,26 +52,42 @@ def test_agents_that_use_one_child_each_share_all_of_the_parent(
     assert passed == pytest.approx([10 * each for each in due], rel=0.15)
 
 
+OFTEN = 150.0
+
+
 @pytest.mark.parametrize(
-    ("names", "rate"), [(["b", "b"], 5.0), (["b", "b"], 30.0), (["b", "c"], 5.0)]
+    ("weight", "rates", "callers", "due"),
+    [
+        (4, (5, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 50, "beside": 950}),
+        (4, (30, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 300, "beside": 700}),
+        (4, (5, 5), [(0, "b", OFTEN), (1, "c", OFTEN)], {"b": 50, "beside": 900}),
+        # Of two that know the group around them, one doesn't use those below.
+        (4, (5, 5), [(0, "b", OFTEN), (1, "a", OFTEN)], {"b": 50, "a": 750}),
+        (4, (5, 5), [(0, "b", OFTEN), (2, "a", 1), (3, "a", 1)], {"beside": 930}),
+        (1, (5, 60), [(0, "b", OFTEN), (1, "c", OFTEN)], {"c": 450, "beside": 500}),
+    ],
 )
 def test_what_groups_two_levels_below_may_not_use_goes_to_agents_beside_them(
-    names: list[str], rate: float
+    weight: float,
+    rates: tuple[float, float],
+    callers: list[tuple[int, str, float]],
+    due: dict[str, float],
 ) -> None:
-    """They don't know these groups, and the one around them has a weight of 4."""
+    """Some don't know these groups, or use the one around them as well."""
     groups = (
         Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
-        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=4.0),
-        Group(id=3, name="b", limits=(limit(rate),), parent=2),
-        Group(id=4, name="c", limits=(limit(rate),), parent=2),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=weight),
+        Group(id=3, name="b", limits=(limit(rates[0]),), parent=2),
+        Group(id=4, name="c", limits=(limit(rates[1]),), parent=2),
         Group(id=5, name="beside", limits=(limit(100.0),), parent=1),
     )
-    members = Members(configured(*groups), 4)
-    wants = {0: names[0], 1: names[1], 2: "beside", 3: "beside"}
-    passed = admitted(members, wants, 150.0, 15.0)
-    below = 10 * rate * len(set(names))
-    assert sum(passed[:2]) == pytest.approx(below, rel=0.05)
-    assert sum(passed[2:]) == pytest.approx(1000 - below, rel=0.05)
+    callers = [*callers, (2, "beside", OFTEN), (3, "beside", OFTEN)]
+    passed = admitted_to(Members(configured(*groups), 4), callers, 15.0)
+    assert sum(passed) == pytest.approx(1000, rel=0.03)
+    of_group = Counter[str]()
+    for (_, group, _), units in zip(callers, passed, strict=True):
+        of_group[group] += units
+    assert {group: of_group[group] for group in due} == pytest.approx(due, rel=0.05)
 
 
 def large_claims(report: Report) -> Report:

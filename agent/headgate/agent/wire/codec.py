@@ -195,6 +195,8 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         message.largest.extend(_demand_codes(rows.largest, "largest"))
     if rows.inside is not None:
         message.inside.extend(_demand_codes(rows.inside, "inside"))
+    if rows.counted is not None:
+        message.counted.extend(_demand_codes(rows.counted, "counted"))
     if rows.age_s is not None:
         message.age.extend(_demand_codes(rows.age_s, "age"))
     if rows.before is not None:
@@ -318,10 +320,10 @@ def _decode_rows(
     demand, held = message.demand, message.held
     cost, largest = message.cost, message.largest
     level, subjects, inside = message.level, message.subjects, message.inside
-    age, before = message.age, message.before
+    counted, age, before = message.counted, message.age, message.before
     size, at = places.size, places.at
     required = (refused, admitted, demand, held)
-    optional = (cost, largest, inside, age, before, level, subjects)
+    optional = (cost, largest, inside, counted, age, before, level, subjects)
     for column, values in zip(_COLUMNS, (*required, *optional), strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
@@ -341,6 +343,7 @@ def _decode_rows(
         cost=_decoded(cost, f"{name}.cost", at) if cost else np.ones(len(places.ids)),
         largest=_largest(largest, f"{name}.largest", at) if largest else None,
         inside=_decoded(inside, f"{name}.inside", at) if inside else None,
+        counted=_decoded(counted, f"{name}.counted", at) if counted else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
         before=units_of(before, scale, at) if before else None,
         level=units_of(level, level_scale, at) if level else None,
@@ -374,6 +377,7 @@ _COLUMNS = (
     "cost",
     "largest",
     "inside",
+    "counted",
     "age",
     "before",
     "level",

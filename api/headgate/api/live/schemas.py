@@ -18,7 +18,10 @@ class AgentLiveShown(BaseModel):
     """One agent's part of a limit."""
 
     agent: str
-    demand: float = Field(description="Attempted units/s, including refused ones.")
+    demand: float = Field(
+        description="Attempted units/s, including refused ones; of groups inside, "
+        "what their limits admit."
+    )
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
     admitted_per_s: float
     refused_per_s: float

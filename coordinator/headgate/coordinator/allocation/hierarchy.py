@@ -70,9 +70,7 @@ class Branch:
         minimum: Units/s set aside for it.
         maximum: Most units/s that it may use.
         demand: Units/s that it wants.
-        own: This agent's part of that demand before it was capped, 0 to 1.
-        unusable: Units/s of demand beyond that, which its own limits refuse.
-        mine: Units/s that it may use for this agent's callers.
+        own: This agent's part of that demand, 0 to 1.
     """
 
     weight: float
@@ -80,8 +78,6 @@ class Branch:
     maximum: float
     demand: float
     own: float = 0.0
-    unusable: float = 0.0
-    mine: float = inf
 
 
 def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], float]:
@@ -122,6 +118,8 @@ def beside_of(
 ) -> Floats:
     """Return what each agent wants from a parent but not from any of some children.
 
+    What it wants there beyond limits that this agent doesn't track is left out, too.
+
     Args:
         above: The parent's block.
         slot: The parent's column.
@@ -135,16 +133,20 @@ def beside_of(
     line_of = np.full(int(above.member[:, slot].max()) + 1, NOBODY)
     lines = np.flatnonzero(above.member[:, slot] != NOBODY)
     line_of[above.member[lines, slot]] = lines
-    left: Floats = wanted.copy()
+    left: Floats = wanted + np.where(present, above.beyond[:, slot], 0.0)
+    counted: Floats = wanted.copy()
     for block, at in children:
         member = block.member[:, at]
         here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
         line = line_of[member[here]]
         here, line = here[line != NOBODY], line[line != NOBODY]
-        left[line] -= block.demand[here, at]
+        demand = block.demand[here, at]
+        left[line] -= demand + block.beyond[here, at]
+        counted[line] -= block.passes[at] * demand
     # A small remainder is due to rounding, or to a lost report of parent or child.
-    left[left < LEAST_PART * wanted] = 0.0
-    capped: Floats = np.minimum(left, above.demand_cap[slot])
+    left[left < LEAST_PART * (wanted + above.beyond[:, slot])] = 0.0
+    counted = np.minimum(left, np.maximum(counted, 0.0))
+    capped: Floats = np.minimum(counted, above.demand_cap[slot])
     return capped
 
 
@@ -160,7 +162,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
     above, slot = table.at(parent)
-    above.due_inside[slot] = above.unusable[slot] = above.own_unusable[slot] = 0.0
+    above.due_inside[slot] = 0.0
     if not siblings:
         return
     unlimited = bool(above.unlimited[slot])
@@ -170,8 +172,6 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
-    above.unusable[slot] = sum(b.unusable for b in branches)
-    above.own_unusable[slot] = sum(b.unusable * b.own for b in branches)
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
@@ -230,7 +230,7 @@ def _used(
     for branch in branches:
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
         tracked += weight
-        mine += min(weight * branch.own, branch.mine / theta)
+        mine += weight * branch.own
     above.inside[0, slot] = max(mine, LEAST_INSIDE)
     present = above.weight[:, slot] > 0.0
     inside = above.inside[present, slot]
@@ -277,28 +277,25 @@ def _debt_s(
 
 
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
+    """Return a child's branch; note what part of its demand counts for its parent."""
     limit = ruled.limit
     wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
     demand = float(wanted.sum())
-    # A child can't use more than its own limit admits, nor those inside it, whatever
-    # they want.
-    usable = max(0.0, demand - float(block.unusable[slot]))
+    # A child can't use more than its own limit admits, whatever it wants.
     most = inf
     if not block.unlimited[slot]:
         surplus = float(block.belief[slot] - block.margin[slot])
         horizon = max(float(block.horizon[slot]), 1e-9)
         if block.strict[slot] or block.rate[slot] <= 0.0:
-            surplus = (
-                0.0  # permits admit no more than the rate, and a closed group nothing
-            )
+            # Permits admit no more than the rate, and a closed group nothing.
+            surplus = 0.0
         most = max(0.0, float(block.rate[slot]) + surplus / horizon)
-    usable = min(usable, most)
+    usable = min(demand, most)
+    block.passes[slot] = usable / demand if demand > 0.0 else 1.0
     return Branch(
         weight=ruled.group.weight,
         minimum=limit.minimum / limit.period_s,
         maximum=limit.maximum / limit.period_s,
         demand=usable,
         own=float(wanted[0]) / max(demand, 1e-200),
-        unusable=demand - usable,
-        mine=max(0.0, float(wanted[0] - block.own_unusable[slot])),
     )

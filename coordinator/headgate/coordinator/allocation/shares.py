@@ -20,7 +20,8 @@ single agent.  `headgate.coordinator.allocation.window` says what a_i is.
     Q' = max(0, Q + (C − m)/H)      H = clamp(2·B/Q, 8·lag, 1 s), at least 4·lag
     θ:  Σ min(d_j, w_j·θ) = Q'      ρ_j = min(d_j, w_j·θ)
 
-so a surplus or debt is worked off over H.  The loop sees its own effect one lag later.
+so a surplus or debt is worked off over H; groups inside a strict one share Q and what
+its level holds beyond half of B.  The loop sees its own effect one lag later.
 A first-order loop with delay does not overshoot up to lag/H = 1/e and rings beyond;
 4·lag keeps it at ¼.  An agent that makes fewer than `AT_ONCE_COSTS` requests within T',
 the time for which its row may go unreported, reports each admission *at once*: silence

@@ -72,6 +72,8 @@ class LocalBuckets:
         subjects: ``int64[N]`` limiters in use.
         demand: The estimates.
         usable: ``float64[N]`` λ' that no other limit blocks, units/s, as reported.
+        beyond: ``float64[N]`` λ' of callers inside that limits there refuse.
+        passes: ``float64[N]`` part of `usable` that counts for the parent.
         sent_admitted: ``float64[N]`` `admitted` as last published.
         sent_demand: ``float64[N]`` λ' as last published; −1 if never.
         repeated: ``float64[N]`` reports that repeated λ' since it moved; infinite if it
@@ -119,7 +121,8 @@ class LocalBuckets:
         self._costs_seen, self.credit = np.zeros((2, n))
         self.subjects = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
-        self.usable, self.sent_admitted, self.again = np.zeros((3, n))
+        self.usable, self.beyond, self.sent_admitted, self.again = np.zeros((4, n))
+        self.passes = np.ones(n)
         self.largest, self._largest_before = np.zeros((2, n))
         self._largest_since = now
         self.overflowed = np.full(n, np.nan)
@@ -132,8 +135,9 @@ class LocalBuckets:
         self.by_dimension = self._grouped()
         self._families: Families | None = None
         if pairs:
+            levels = self._levels(ancestors)
             self._families = Families(
-                self._sum_to, self._sum_of, size=n, shell_size=self.shell_size, now=now
+                levels, size=n, shell_size=self.shell_size, now=now
             )
 
     def _append_ancestors(
@@ -150,6 +154,15 @@ class LocalBuckets:
                 # charged to it directly, so the children's use is added anyway.
                 pairs.append((self.at[above], i))
         return pairs
+
+    def _levels(self, ancestors: Mapping[Key, list[Key]]) -> list[tuple[Ints, Ints]]:
+        """Return positions of buckets and of their parents, the deepest level first."""
+        levels: dict[int, list[tuple[int, int]]] = {}
+        for i, name in enumerate(self.names):
+            if above := ancestors.get(name):
+                levels.setdefault(len(above), []).append((i, self.at[above[0]]))
+        pairs = [np.array(levels[depth]).T for depth in sorted(levels, reverse=True)]
+        return [(of, to) for of, to in pairs]
 
     def _grouped(self) -> list[tuple[str, Ints, Ints]]:
         """Return for each dimension (name, positions by group id, group ids)."""
@@ -276,7 +289,8 @@ class LocalBuckets:
     def add_up(self) -> None:
         """Make each parent want what its own callers and its children want."""
         if self._families is not None:
-            self.usable = self._families.add_up(self.usable, self.demand.rate)
+            rate, passes = self.demand.rate, self.passes
+            self.usable, self.beyond = self._families.add_up(self.usable, rate, passes)
 
     def _raw(self) -> Floats:
         raw: Floats = self.counted + self._raw_refused
@@ -288,8 +302,8 @@ class LocalBuckets:
             return chosen
         return self._families.with_ancestors(chosen) & (self.numbers >= 0)
 
-    def tell(self, chosen: Flags, eager: Flags) -> Floats:
-        """Return ``float64[N]`` λ' to report.
+    def tell(self, chosen: Flags, eager: Flags) -> tuple[Floats, Floats]:
+        """Return ``float64[N]`` λ' to report, and ``float64[N]`` what is `beyond` that.
 
         Args:
             chosen: ``bool[N]`` rows that will be reported.
@@ -301,17 +315,22 @@ class LocalBuckets:
             part = self.demand.unmoved() / np.maximum(self.demand.rate, 1e-12)
             tellable = np.where(eager, self.usable * part, self.usable)
         if self._families is not None:
-            return self._families.tell(chosen, tellable)
-        return tellable
+            return self._families.tell(chosen, tellable, self.passes)
+        return tellable, self.beyond
 
     def rows_to_report(
-        self, chosen: Flags, demand: Floats, **optional: Floats | None
+        self,
+        chosen: Flags,
+        demand: Floats,
+        beyond: Floats,
+        **optional: Floats | None,
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.
 
         Args:
             chosen: ``bool[N]`` which ones.
             demand: ``float64[N]`` λ' to report.
+            beyond: ``float64[N]`` what callers inside want beyond it.
             optional: ``float64[N]`` further columns of `Rows`; None where they are left
                 out.
         """
@@ -324,13 +343,15 @@ class LocalBuckets:
             largest = np.maximum(self.largest[at], self._largest_before[at])
             cost = self.cost[at]
             large = largest > ANNOUNCED_COSTS * cost
+            counted, more = demand[at], beyond[at]
             parts.append(
                 Rows(
                     dimension=dimension,
                     group_ids=groups[picked],
                     refused=self.refused[at],
                     admitted=self.admitted[at],
-                    demand=demand[at],
+                    demand=counted + more,
+                    counted=counted if more.any() else None,
                     held=self.held[at],
                     cost=cost,
                     largest=np.where(large, largest, 0.0) if large.any() else None,
@@ -398,5 +419,7 @@ _INHERITED = (
     "wanted",
     "repeated",
     "usable",
+    "beyond",
+    "passes",
     "confirm_at",
 )

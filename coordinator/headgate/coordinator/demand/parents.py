@@ -1,7 +1,9 @@
 """The demand of a parent's own callers, apart from its children's.
 
 A parent's reported λ is an estimate for its own callers alone plus the λ reported for
-its children (docs/decisions/0011-direct-callers-of-a-parent-group.md).
+its children (docs/decisions/0011-direct-callers-of-a-parent-group.md), as far as the
+limits of these admit it
+(docs/decisions/0081-what-may-not-be-used-is-no-demand-above.md).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import numpy as np
 from headgate.coordinator.demand.estimator import Demand
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
 
@@ -20,18 +24,23 @@ class Families:
     """Parents among N buckets.
 
     Args:
-        to: ``int64[P]`` ancestor of each pair, all levels.
-        of: ``int64[P]`` descendant that has a bucket of its own.
+        levels: For each level, the deepest first: ``int64[K]`` positions of its buckets
+            and ``int64[K]`` of the parent of each.
         size: N.
         shell_size: How many of the N have a bucket; the others have no own callers.
         now: Monotonic seconds.
     """
 
     def __init__(
-        self, to: Ints, of: Ints, *, size: int, shell_size: int, now: float
+        self,
+        levels: Sequence[tuple[Ints, Ints]],
+        *,
+        size: int,
+        shell_size: int,
+        now: float,
     ) -> None:
-        self._to, self._of = to, of
-        self._parents: Ints = np.unique(to)
+        self._levels = levels
+        self._parents: Ints = np.unique(np.concatenate([to for _, to in levels]))
         self._called: Ints = self._parents[self._parents < shell_size]
         self._demand = Demand(len(self._called), now)
         self._direct, self._told = np.zeros((2, size))
@@ -67,35 +76,44 @@ class Families:
         fresh: Ints = np.setdiff1d(np.arange(len(self._called)), at)
         self._demand.begin(fresh, totals[self._called[fresh]])
 
-    def add_up(self, usable: Floats, rate: Floats) -> Floats:
+    def add_up(
+        self, usable: Floats, rate: Floats, passes: Floats
+    ) -> tuple[Floats, Floats]:
         """Return λ', ``float64[N]``; a parent's includes its callers and children.
+
+        And ``float64[N]``, what children want beyond that.
 
         Args:
             usable: ``float64[N]`` λ' of all callers at or below a bucket.
             rate: ``float64[N]`` their λ; the usable fraction applies to each part.
+            passes: ``float64[N]`` part of each that counts for its parent.
         """
         self._direct[self._parents] = 0.0
         if len(self._called):
             passing = usable[self._called] / np.maximum(rate[self._called], 1e-12)
             self._direct[self._called] = self._demand.rate * passing
         own = self._apart(usable)
-        return self._summed(own, own)
+        return self._summed(own, own, passes)
 
-    def tell(self, chosen: Flags, demand: Floats) -> Floats:
-        """Return λ' to report, ``float64[N]``, and remember it.
+    def tell(
+        self, chosen: Flags, demand: Floats, passes: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return the same as `add_up`, to be reported, and remember it.
 
         Args:
             chosen: ``bool[N]`` rows to publish, their ancestors included.
             demand: ``float64[N]`` λ' to report for children.
+            passes: ``float64[N]`` part of each that counts for its parent.
         """
         own = self._apart(demand)
         self._told[chosen] = own[chosen]
-        return self._summed(own, self._told)
+        return self._summed(own, self._told, passes)
 
     def with_ancestors(self, chosen: Flags) -> Flags:
         """Return ``bool[N]``, the same rows and those of all their ancestors."""
         more = chosen.copy()
-        np.logical_or.at(more, self._to, chosen[self._of])
+        for of, to in self._levels:
+            np.logical_or.at(more, to, more[of])
         return more
 
     def _apart(self, demand: Floats) -> Floats:
@@ -103,7 +121,11 @@ class Families:
         own[self._parents] = self._direct[self._parents]
         return own
 
-    def _summed(self, own: Floats, below: Floats) -> Floats:
-        summed = own.copy()
-        np.add.at(summed, self._to, below[self._of])
-        return summed
+    def _summed(
+        self, own: Floats, told: Floats, passes: Floats
+    ) -> tuple[Floats, Floats]:
+        counted, whole = told.copy(), told.copy()
+        for of, to in self._levels:
+            np.add.at(counted, to, passes[of] * counted[of])
+            np.add.at(whole, to, whole[of])
+        return own + (counted - told), whole - counted

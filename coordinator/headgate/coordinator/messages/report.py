@@ -38,6 +38,8 @@ class Rows:
         inside: ``float64[N]`` weight of the groups inside the row's that the sender's
             callers use, of each as large a part as they have of its demand; None if
             all are 0.
+        counted: ``float64[N]`` units/s of the demand that count: of callers inside the
+            row's group as much as the limits there admit.  None if all count.
         age_s: ``float64[N]`` seconds since the sender began to use the limit, 0 if that
             was long ago; None if all are 0.
         before: ``float64[N]`` units that it had admitted by then; None if all are 0.
@@ -55,6 +57,7 @@ class Rows:
     cost: NDArray[np.float64]
     largest: NDArray[np.float64] | None = None
     inside: NDArray[np.float64] | None = None
+    counted: NDArray[np.float64] | None = None
     age_s: NDArray[np.float64] | None = None
     before: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
@@ -68,8 +71,8 @@ class Rows:
     def joined(parts: Sequence[Rows]) -> Rows:
         """Return rows of one dimension, one part after the other, in their order.
 
-        Where some parts leave out a column, `level` counts as unknown there (NaN), any
-        other as 0, and no row has `subjects`.
+        Where some parts leave out a column, `level` counts as unknown there (NaN),
+        `counted` as all of the demand, any other as 0, and no row has `subjects`.
         """
         return _rows(parts, np.concatenate)
 
@@ -88,13 +91,21 @@ def _rows(
     for name in _COLUMNS:
         found: list[NDArray[Any] | None] = [getattr(rows, name) for rows in parts]
         told = [column for column in found if column is not None]
-        if told and len(told) < len(found) and name in _ABSENT:
-            told = [
-                np.full(len(rows.cost), _ABSENT[name]) if column is None else column
-                for rows, column in zip(parts, found, strict=True)
-            ]
+        if told and len(told) < len(found):
+            filled = [_column(rows, name) for rows in parts]
+            told = [column for column in filled if column is not None]
         columns[name] = made_of(told) if len(told) == len(parts) else None
     return Rows(dimension=parts[0].dimension, **columns)
+
+
+def _column(rows: Rows, name: str) -> NDArray[Any] | None:
+    """Return a column, or what it counts as where it is left out."""
+    column: NDArray[Any] | None = getattr(rows, name)
+    if column is None and name == "counted":
+        return rows.demand
+    if column is None and name in _ABSENT:
+        return np.full(len(rows.cost), _ABSENT[name])
+    return column
 
 
 PERMITS = 1024

@@ -102,6 +102,7 @@ class LedgerBlock:
     at_once: Flags = _cell("reports each admission; silence: none", np.bool_)
     weight: Floats = _cell("in the max-min; 0 iff silent or empty")
     inside: Floats = _cell("weight of what its callers use of and inside a group")
+    beyond: Floats = _cell("units/s: λ of callers inside that limits there refuse")
     kept: Floats = _cell("units/s: average share, for isolation hold")
     aside: Floats = _cell("units: part of the level reserved for a silent member")
     # The bucket.
@@ -174,8 +175,7 @@ class LedgerBlock:
     depth: Codes = _ledger("limited groups above it", np.int8)
     parent_cap: Floats = _ledger("units/s: most to take from the parent", fill=inf)
     due_inside: Floats = _ledger("units/s: its part of what its children are due")
-    unusable: Floats = _ledger("units/s: λ of its children beyond what they may use")
-    own_unusable: Floats = _ledger("units/s: of that, by this agent's callers")
+    passes: Floats = _ledger("part of λ that counts for its parent", fill=1.0)
     part_above: Floats = _ledger("units/s: that, while nothing is owed there", fill=inf)
     left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
     wait_above_s: Floats = _ledger("s: until the groups above owe nothing")

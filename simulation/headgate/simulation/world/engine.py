@@ -375,5 +375,7 @@ class SimulationEngine:
 
 
 def _exaggerated(report: Report, multiplier: float) -> Report:
-    rows = tuple(replace(r, demand=r.demand * multiplier) for r in report.rows)
+    rows = tuple(
+        replace(r, demand=r.demand * multiplier, counted=None) for r in report.rows
+    )
     return replace(report, rows=rows)

@@ -145,6 +145,7 @@ class Twins:
             held=random.normal(0.0, 400.0, size),
             cost=random.uniform(0.5, 3.0, size),
             largest=random.uniform(0.0, 9.0, size) if random.random() < 0.3 else None,
+            counted=random.uniform(0.0, 90.0, size) if random.random() < 0.2 else None,
             level=random.normal(100.0, 50.0, size) if random.random() < 0.2 else None,
             subjects=None if random.random() < 0.03 * self.odd else subjects,
         )

@@ -37,7 +37,7 @@ class Sender:
         rows = self.schedule.choose(self.local, now, OUTLOOK, loss)
         if rows is None:
             return False
-        self.local.rows_to_report(rows, self.local.usable)
+        self.local.rows_to_report(rows, self.local.usable, self.local.beyond)
         self.schedule.sent(now)
         return bool(rows.any())
 
