@@ -366,10 +366,12 @@ def _moved_by_others(block: LedgerBlock, slots: Index) -> None:
 def _copy(block: LedgerBlock, rows: Rows, at: Index, cells: Index) -> None:
     """Write down what rows say that needs no calculation."""
     block.refused.reshape(-1)[cells] = rows.refused[at]
-    demand = rows.demand[at]
-    counted = demand if rows.counted is None else lesser(rows.counted[at], demand)
-    block.demand.reshape(-1)[cells] = greater(counted, 0.0)
-    block.beyond.reshape(-1)[cells] = demand - counted
+    demand, beyond = greater(rows.demand[at], 0.0), np.zeros(())
+    if rows.counted is not None:
+        whole, demand = demand, greater(lesser(rows.counted[at], demand), 0.0)
+        beyond = whole - demand
+    block.demand.reshape(-1)[cells] = demand
+    block.beyond.reshape(-1)[cells] = beyond
     block.cost.reshape(-1)[cells] = greater(rows.cost[at], LEAST_COST)
     block.held.reshape(-1)[cells] = rows.held[at]
     inside = 0.0 if rows.inside is None else rows.inside[at]
