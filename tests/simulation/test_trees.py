@@ -391,6 +391,38 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     assert sum(admitted.values()) >= 0.95 * 140 * 16
 
 
+@pytest.mark.parametrize(("agents", "cost"), [(3, 10), (8, 1)])
+def test_own_callers_of_a_strict_group_get_their_part_beside_one_inside_it(
+    agents: int, cost: int
+) -> None:
+    """One agent has such callers; the others, which own permits, don't need them."""
+    scenario = parse_scenario(
+        {
+            "seconds": 20,
+            "group": [
+                {"name": "above", "rate": 90, "mode": "strict"},
+                {"name": "inside", "parent": "above", "rate": "unlimited"},
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                {"group": "above", "agents": [0], "rate": 300, "cost": cost},
+                {
+                    "group": "inside",
+                    "agents": list(range(1, agents)),
+                    "rate": 420 / (agents - 1),
+                    "cost": cost,
+                },
+            ],
+        },
+        name="permits",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    admitted = {name: figures.admitted for name, figures in result.groups.items()}
+    assert admitted["above"] >= 0.9 * 900
+    assert sum(admitted.values()) >= 0.95 * 90 * 21
+
+
 def test_a_group_with_a_maximum_of_nothing_leaves_all_to_the_one_beside_it() -> None:
     scenario = parse_scenario(
         {

@@ -50,7 +50,8 @@ class Lifecycle:
         for key in state.table:
             if key in limits.by_key:
                 block, slot = state.table.at(key)
-                block.own_callers[slot] = nan  # its children may be gone
+                # Its children may be gone.
+                block.own_callers[slot], block.due_to[:, slot] = nan, inf
                 if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = block.part_above[slot] = inf
                     block.left_above[slot] = inf

@@ -80,6 +80,7 @@ def targets(
     rate = whole * permits / PERMITS
     cost = block.cost[lines, slot]
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
+    demand = np.minimum(demand, block.due_to[lines, slot])
     weight: Floats = np.where(sits, block.weight[lines, slot], 0.0)
     even = weight / max(float(weight.sum()), 1e-12)
     held = max_min(demand, weight, rate) / whole * block.burst.item(slot)
