@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from tests.unit.agent.turns import TURN_S, Turns
 
 from headgate.agent.runtime import COUNTING_PART, LOOK_S, RESTS_AFTER_S
 from headgate.coordinator import Limit
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_at_rest_only_heartbeats_are_stepped() -> None:
@@ -95,6 +91,7 @@ def test_an_agent_rests_though_a_reservation_was_made_and_settled() -> None:
     assert rests == [False, True]
 
 
+@pytest.mark.long
 def test_an_agent_without_a_bus_has_the_whole_limit() -> None:
     """Nobody told it how many there are, so it took a tenth."""
     turns = Turns(Limit(dimension="requests", rate=100.0, burst=100.0))

@@ -34,6 +34,7 @@ def levels(world: World) -> dict[str, float]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase_s", [0.0, 0.175, 0.4, 0.625, 0.9])
 def test_from_the_moment_that_a_limit_is_set_everything_is_charged(
     phase_s: float,
@@ -47,6 +48,7 @@ def test_from_the_moment_that_a_limit_is_set_everything_is_charged(
         assert level == pytest.approx(expected, abs=0.02 * RATE)
 
 
+@pytest.mark.long
 def test_what_was_admitted_while_there_was_no_limit_is_not_charged() -> None:
     """Not even what nobody could have expected; and it is believed."""
     world = lifted(5.0)
@@ -60,6 +62,7 @@ def test_what_was_admitted_while_there_was_no_limit_is_not_charged() -> None:
     assert [each.noticed for each in world.processes.values()] == [[]] * len(AGENTS)
 
 
+@pytest.mark.long
 def test_a_member_that_used_less_than_it_wanted_gives_nothing_back() -> None:
     """It was paused while the limit was set, and nobody knows what it admitted."""
     world = lifted(5.0)
@@ -76,6 +79,7 @@ def test_a_member_that_used_less_than_it_wanted_gives_nothing_back() -> None:
         assert level <= expected + 0.1 * RATE
 
 
+@pytest.mark.long
 def test_reports_under_way_when_the_limit_is_set_charge_nothing_to_it() -> None:
     world = lifted(5.0)
     world.delay_s = 0.4

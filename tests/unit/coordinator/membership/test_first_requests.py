@@ -59,7 +59,9 @@ def test_on_any_bus_by_who_begins_before_or_after(delay_s: float, gap_s: float) 
 @pytest.mark.parametrize("delay_s", [0.003, 0.06])
 @pytest.mark.parametrize("gap_s", [0.1, 0.15, 0.25])
 @pytest.mark.parametrize("cost", [1.0, 1.1 * SPENT])
-@pytest.mark.parametrize("others", ["bc", "bcdefghi"])
+@pytest.mark.parametrize(
+    "others", ["bc", pytest.param("bcdefghi", marks=pytest.mark.long)]
+)
 def test_of_several_that_begin_one_after_another(
     others: str, cost: float, gap_s: float, delay_s: float
 ) -> None:
@@ -135,6 +137,7 @@ def test_where_the_api_tells_another_level_between_answer_and_end() -> None:
     assert level(world, "b") == pytest.approx(level(world, "a"), abs=2.0)
 
 
+@pytest.mark.long
 def test_beside_many_that_answer_somebody_else_just_then() -> None:
     users = [f"u{n}" for n in range(20)]
     world = world_of(*users, "b", "z")
