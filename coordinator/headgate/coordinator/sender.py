@@ -86,6 +86,7 @@ def _extrapolated(
     # An unlimited ledger has no shares, so nothing is urgent there.
     free = block.unlimited[slots]
     rate = chosen(free, inf, block.rate[slots])
+    quiet_s = chosen(free, state.settings.interval_s, block.quiet_s[slots])
     at_once = block.at_once[0, slots] & ~free
     behind = block.lead[slots] <= -LEAD_COSTS * block.cost[0, slots]
     return Extrapolation(
@@ -94,7 +95,7 @@ def _extrapolated(
         theta=block.theta[slots] * state.settings.weight,
         quota=rate / block.agents[slots],
         extrapolated_rate=rho,
-        quiet_s=block.quiet_s[slots],
+        quiet_s=quiet_s,
         at_once=at_once,
         starved=at_once & behind & (block.row_reported_at[slots] < now - STARVED_S),
     )

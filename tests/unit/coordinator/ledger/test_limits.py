@@ -35,6 +35,16 @@ def levels(world: World) -> dict[str, float]:
 
 
 @pytest.mark.long
+def test_of_a_group_without_a_limit_only_heartbeats_tell() -> None:
+    """Nobody's share depends on it: fifteen reports a second were sent."""
+    world = lifted(5.0)
+    before = [len(process.sent) for process in world.processes.values()]
+    world.run(5.0)
+    after = [len(process.sent) for process in world.processes.values()]
+    assert max(b - a for a, b in zip(before, after, strict=True)) <= 6
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("phase_s", [0.0, 0.175, 0.4, 0.625, 0.9])
 def test_from_the_moment_that_a_limit_is_set_everything_is_charged(
     phase_s: float,
