@@ -158,7 +158,7 @@ def share_out(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     # Before demand is capped: a cap of 0 does not mean that nobody wants anything.
     active: Flags = (wanted > 0.0) | (told[0] > 0.0)
     closed = cap <= 0.0
-    if np.count_nonzero(closed):
+    if some(closed):
         active |= closed & np.logical_or.reduce(told, axis=0)
     return active
 

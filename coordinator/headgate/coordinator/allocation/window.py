@@ -28,6 +28,7 @@ from headgate.coordinator.table.one_or_many import (
     greater,
     lesser,
     root,
+    some,
     total,
     without,
 )
@@ -91,7 +92,7 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
         column[slots] = chosen(at_once, 0.0, column[slots])
     by = on.now - KNOWN_LAGS * on.lag_s - on.unheard_s
     arrived = block.pending_at[slots] <= by
-    if np.count_nonzero(arrived) and not on.cut_off:
+    if some(arrived) and not on.cut_off:
         # The newest report is awaited next, if it left after the one that arrived.
         newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
         for known, pending, reported in (
@@ -117,7 +118,7 @@ def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Flo
 
     `told` is what they just learnt beyond what they expected, ``float64[K]``.
     """
-    if np.count_nonzero(told):
+    if some(told):
         idle = block.heeding_at[slots] == inf
         for units, at, here in (
             (block.heeding, block.heeding_at, idle),
@@ -127,7 +128,7 @@ def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Flo
             at[slots] = chosen(here & (told != 0.0), on.now, at[slots])
     for _ in range(2):  # the second wait may be over with the first
         heeded = _heeded(block, slots, block.heeding_at[slots], on)
-        if not np.count_nonzero(heeded):
+        if not some(heeded):
             break
         for first, second, none in (
             (block.heeding, block.heeding_next, 0.0),
@@ -147,7 +148,7 @@ def _heeded(block: LedgerBlock, slots: Index, at: Floats, on: Conditions) -> Fla
     before = on.now - heed_s(block, slots, on)
     heeded: Flags = at <= before
     reported = block.reported_at[block.lines(slots), slots][1:]
-    if not len(reported) or not np.count_nonzero(heeded):
+    if not len(reported) or not some(heeded):
         return heeded
     speaks_at = chosen(reported < at, reported + on.settings.urgent_gap_s, -inf)
     heeded &= np.maximum.reduce(speaks_at, axis=0) <= before
@@ -171,7 +172,7 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     noise = _noise(block, slots, asked, on)
     window = chosen(heavy, window, greater(window, noise))
     bootstrap = block.joining_until[slots] > on.now
-    if np.count_nonzero(bootstrap):
+    if some(bootstrap):
         # Which other agents exist is not known yet.
         assumed = spare / greater(block.agents[slots], on.present)
         window = chosen(bootstrap, lesser(window, assumed), window)
@@ -218,7 +219,7 @@ def _noise(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> Fl
     # level exceeds everything that could arrive by chance.
     by_chance = quiet * total(arriving * cost)
     unsure: Floats | float = 0.0
-    if np.count_nonzero(at_once):
+    if some(at_once):
         untold = without(~at_once, arriving)
         by_chance += (on.age_s - quiet) * total(untold * cost)
         unsure = total(untold) * on.age_s

@@ -36,7 +36,7 @@ Invariant, after each function of this module: L = E + Σ_{j≠i} predicted_j.
 
 from __future__ import annotations
 
-from math import e, inf
+from math import e, inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,7 +141,7 @@ def _predict(
     rate = block.extrapolated_rate[lines, slots]
     predicted = block.predicted[lines, slots]
     fading = block.at_once[lines, slots] & (predicted != 0.0)
-    if np.count_nonzero(fading):
+    if some(fading):
         predicted = chosen(fading, predicted * lately, predicted)
     ahead = rate * elapsed
     # The others make the same prediction for this agent, from each counter they may
@@ -235,11 +235,9 @@ def common_level(
     grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
     seen = seen_by_all(block, slots)
     reported = block.reported_admitted[slots] + block.predicted[0, slots]
-    seen = np.maximum(np.where(heard, np.maximum(seen, reported), seen), least)
+    seen = greater(chosen(heard, greater(seen, reported), seen), least)
     unseen = block.admitted[0, slots] - seen
-    level = block.belief[slots] + unseen + grown
-    result: Floats = np.minimum(level, block.burst[slots])
-    return result
+    return lesser(block.belief[slots] + unseen + grown, block.burst[slots])
 
 
 def charge_own(
@@ -323,14 +321,14 @@ def hear(
         _wake(block, slots, reported_at, grown > 0.0)
     then, since, heard_before = block.at[slots], reported_at, reported_before[cells]
     unlimited_then: Flags = heard_before < block.limited_at[slots]
-    if np.count_nonzero(unlimited_then):
+    if some(unlimited_then):
         unlimited_then &= heard_before > 0.0
         reported, grown, since = _since_limited(
             block, slots, unlimited_then, reported, grown, rows.demand[at], reported_at
         )
     # Any member may have spent the burst; most reports are of less.
     wrong: Flags = (grown > block.burst[slots]) | (grown < 0.0)
-    if np.count_nonzero(wrong):
+    if some(wrong):
         gap_s = reported_at - heard_before
         most = _most_possible(block, slots, rows.cost[at], extrapolated_rate, gap_s)
         if rows.largest is not None:
@@ -340,19 +338,19 @@ def hear(
         wrong = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
-    if np.count_nonzero(wrong):
+    if some(wrong):
         presumed = greater(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = chosen(wrong, presumed, charged)
     now_ahead = extrapolated_rate * (then - since)
     _note_came(block, slots, block.at_once.reshape(-1)[cells] & (grown > 0.0))
     more = charged + now_ahead - expected
-    _charge(place, charged, more, together=reported_together)
+    _charge(block, slots, charged, more, together=reported_together)
     counters[cells] = reported
     predicted[cells] = now_ahead
     _copy(block, rows, at, cells)
     reported_before[cells] = reported_at
     if rows.level is not None:
-        _compare(place, rows.level[place.rows], reported_at, more, lag_s, loss)
+        _compare(block, slots, cells, rows.level[at], reported_at, more, lag_s, loss)
     _moved_by_others(block, slots)
     return wrong & ~unlimited_then
 
@@ -407,7 +405,9 @@ def _since_limited(
 
 
 def _compare(
-    place: Place,
+    block: LedgerBlock,
+    slots: Index,
+    cells: Index,
     said: Floats,
     reported_at: Floats | float,
     more: Floats,
@@ -419,7 +419,6 @@ def _compare(
     The sender knows its own counters, which were just entered here, and expects of this
     agent what all expect, so the level that it reports is the common one.
     """
-    block, slots, cells = place.block, place.slots, place.cells
     told = said == said
     # Without that, the level of an agent that spent a burst would seem to be higher by
     # the burst than what the others tell of it (a lone cost of 1,100 units cost 500).
@@ -429,34 +428,36 @@ def _compare(
     # What the sender itself reported (`more`) explains no difference, unless it may not
     # have heard of what this agent reported meanwhile.
     lossless = loss < LOSS_FLOOR
-    own = np.where(heard & lossless, np.abs(more), 0.0)
+    known = heard & lossless
+    own = chosen(known, abs(more), 0.0)
     # It may not have heard yet what others reported here within Δ: `news` fades to 1/e
     # in that time, so at most e times as much arrived.  Nor what this agent reported,
     # unless that left `HEARD_LAGS` before the level was found.  The rest of a
     # difference counts at once; what this could explain on average only, less what
     # usually arrives during the lag.  Levels that are cut at B have no average.
     news = own_news(block, slots, reported_at + lag_s, lag_s)
-    mine = np.where(heard & lossless, 0.0, news)
+    mine = chosen(known, 0.0, news)
     explained = e * (block.news[slots] - own + mine)
-    rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
+    rest = np.copysign(greater(abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
     apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)
-    before = np.nan_to_num(np.where(averaged[cells], apart[cells], 0.0))
-    step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
+    before = apart[cells]
+    before = chosen(averaged[cells] & (before == before), before, 0.0)
+    step = lesser(greater(AVERAGED * (off - unheard - before), -cost), cost)
     # If nothing is on its way, from others or from here, one comparison is enough,
     # unless reports are lost.
     unreported = block.admitted[0, slots] - block.reported_admitted[slots]
-    still = np.abs(unheard) + np.abs(unreported) < STILL_COSTS * cost
-    still &= heard & ~block.brimful[slots] & lossless
-    mean = np.where(still, off, before + step)
-    sure = np.abs(rest) > np.abs(mean)
-    mean = np.where(block.brimful[slots], np.nan, mean)
+    brimful = block.brimful[slots]
+    still = (abs(unheard) + abs(unreported) < STILL_COSTS * cost) & known & ~brimful
+    mean = chosen(still, off, before + step)
+    sure = abs(rest) > abs(mean)
+    mean = chosen(brimful, nan, mean)
     # An average stays exact, but not what counts at once: it may be on its way.
     exact = block.exact.reshape(-1)
-    still |= exact[cells] & (apart[cells] == apart[cells]) & ~sure
-    exact[cells] = np.where(told, still, exact[cells])
-    apart[cells] = np.where(told, np.where(sure, rest, mean), apart[cells])
-    averaged[cells] = np.where(told, ~sure, averaged[cells])
+    still = still | exact[cells] & (apart[cells] == apart[cells]) & ~sure
+    exact[cells] = told & still | ~told & exact[cells]
+    apart[cells] = chosen(told, chosen(sure, rest, mean), apart[cells])
+    averaged[cells] = told & ~sure | ~told & averaged[cells]
     block.voiced[block.slots[slots][told]] = True
 
 
@@ -476,19 +477,20 @@ LOSS_FLOOR = 1e-3
 """A measured loss below this counts as none."""
 
 
-def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:
+def _charge(
+    block: LedgerBlock, slots: Index, charged: Floats, more: Floats, *, together: bool
+) -> None:
     """Charge what was reported, and note by how much it is `more` than expected.
 
     Rows that come `together` may belong to the same ledger.
     """
-    block, slots = place.block, place.slots
     at, spent = block.slots[slots], -charged
     for column, by in (
         (block.level, spent),
         (block.lead, spent * block.fair_part[slots]),
         (block.belief, -more),
-        (block.late, np.maximum(more, 0.0)),
-        (block.news, np.abs(more)),
+        (block.late, greater(more, 0.0)),
+        (block.news, abs(more)),
         (block.unheard, more),
     ):
         if together:
