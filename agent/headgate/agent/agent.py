@@ -355,7 +355,7 @@ class Agent:
             ledger = self._runtime.explain(group_id, dimension)
         except KeyError:
             return None
-        return sum(row.demand for row in ledger.agents)
+        return sum(row.attempted for row in ledger.agents)
 
     def _level_of(
         self, group_id: int, dimension: str

@@ -338,7 +338,7 @@ class Observer:
         meter.read(row, now)
         return AgentUse(
             agent=row.agent,
-            demand_per_s=row.demand,
+            demand_per_s=row.attempted,
             share_per_s=row.share,
             ceiling_per_s=row.ceiling,
             admitted_per_s=meter.admitted_per_s,
@@ -404,10 +404,10 @@ class RowMeter:
             self._measured = grown / elapsed_s if elapsed_s < FORGET_S else -1.0
             self._refused, self._refused_s = row.refused, told_s
         if fresh and self._measured >= 0.0:
-            self.refused_per_s = min(self._measured, row.demand)
+            self.refused_per_s = min(self._measured, row.attempted)
         elif len(self._admitted) > 1:
             # If nothing was refused last, demand is the average of what has passed.
-            rest = max(row.demand - self.admitted_per_s, 0.0)
+            rest = max(row.attempted - self.admitted_per_s, 0.0)
             self.refused_per_s = rest if self._measured else 0.0
 
 

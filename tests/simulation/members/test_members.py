@@ -599,3 +599,64 @@ def test_a_group_that_loses_those_inside_it_gets_all_that_it_is_due() -> None:
         members.step(one, Configured(left, len(members.all)))
     passed = admitted(members, {0: "a", 1: "beside"}, 150.0, 16.0)
     assert passed == pytest.approx([500, 500], rel=0.1)
+
+
+def wanted(members: Members, group: int) -> tuple[float, float]:
+    """Return what the first agent wants of a group that counts, and in all."""
+    explained = members.all[1].coordinator.explain(group, "requests", members.now)
+    row = next(each for each in explained.agents if each.agent == "agent-0")
+    return row.demand, row.attempted
+
+
+def test_what_limits_inside_refuse_is_shown_as_attempted_until_they_are_gone() -> None:
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
+        Group(id=2, name="a", limits=(limit(5.0),), parent=1),
+    )
+    members = Members(configured(*groups), 2)
+    admitted(members, {0: "a", 1: "p"}, 150.0, 6.0)
+    counted, attempted = wanted(members, 1)
+    assert counted == pytest.approx(5.0, abs=3.0)
+    assert attempted == pytest.approx(150.0, rel=0.2)
+    left = replace(configured(groups[0]), revision=2)
+    for one in members.all:
+        one.enforcer.configure(left, members.now, wall_s=WALL_S)
+        members.step(one, Configured(left, len(members.all)))
+    admitted(members, {0: "p", 1: "p"}, 20.0, 16.0)
+    counted, attempted = wanted(members, 1)
+    assert attempted == counted <= 60.0  # those from before still ask
+
+
+def test_a_maximum_of_a_calendar_limit_below_counts_as_its_limit() -> None:
+    most = replace(limit(1e6), period="day", period_s=86_400.0, maximum=5.0 * 86_400.0)
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=4.0),
+        Group(id=3, name="b", limits=(most,), parent=2),
+        Group(id=4, name="beside", limits=(limit(100.0),), parent=1),
+    )
+    members = Members(configured(*groups), 2)
+    passed = admitted(members, {0: "b", 1: "beside"}, 150.0, 15.0)
+    assert passed == pytest.approx([50, 950], rel=0.06)
+
+
+def test_few_own_callers_beside_many_that_a_group_inside_refuses_get_their_part() -> (
+    None
+):
+    groups = (
+        Group(id=1, name="p", limits=(limit(20.0),)),
+        Group(id=2, name="a", limits=(limit(30.0),), parent=1),
+    )
+    callers = [(0, "a", 1000.0), (0, "p", 4.0), (1, "a", 10.0)]
+    passed = admitted_to(Members(configured(*groups), 2), callers, 15.0)
+    assert passed[1] >= 0.8 * 40
+
+
+def test_demand_is_added_up_through_more_groups_than_limits_count() -> None:
+    chain = [Group(id=1, name="g1", limits=(limit(100.0),))]
+    for n in range(2, 20):
+        chain.append(Group(id=n, name=f"g{n}", limits=(limit(100.0),), parent=n - 1))
+    members = Members(configured(*chain), 2)
+    admitted(members, {0: "g19", 1: "g18"}, 40.0, 6.0)
+    for group in (4, 10, 18):
+        assert wanted(members, group)[0] == pytest.approx(40.0, rel=0.4)

@@ -12,6 +12,7 @@ def row(*, admitted: float, refused: float, demand: float, age_s: float) -> Agen
     return AgentRow(
         agent="a",
         demand=demand,
+        attempted=demand,
         share=1.0,
         ceiling=1.0,
         refused=refused,

@@ -36,10 +36,7 @@ class CourseShown(BaseModel):
         description="Middle of each step, seconds since the epoch."
     )
     admitted: Series = Field(description="Units/s.")
-    demand: Series = Field(
-        description="Attempted units/s, including refused ones; of groups inside, "
-        "what their limits admit."
-    )
+    demand: Series = Field(description="Attempted units/s, including refused ones.")
     refused: Series = Field(description="Units/s.")
     level: Series = Field(description="Units; negative if in debt.")
     rate: Series = Field(description="The limit, units/s; null: unlimited.")

@@ -18,10 +18,7 @@ class AgentLiveShown(BaseModel):
     """One agent's part of a limit."""
 
     agent: str
-    demand: float = Field(
-        description="Attempted units/s, including refused ones; of groups inside, "
-        "what their limits admit."
-    )
+    demand: float = Field(description="Attempted units/s, including refused ones.")
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
     admitted_per_s: float
     refused_per_s: float

@@ -31,8 +31,7 @@ class LiveAgentUse:
 
     Attributes:
         agent: Its id.
-        demand_per_s: Attempted units/s, refused ones included; of groups inside, what
-            their limits admit.
+        demand_per_s: Attempted units/s, refused ones included.
         share_per_s: Allocated units/s.
         ceiling_per_s: Units/s that its local bucket refills at.
         admitted_per_s: Admitted units/s, lately.

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.allocation.inside import left_inside
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.table.arrays import NOBODY
@@ -140,7 +141,11 @@ def beside_of(
         left[line] -= demand + block.beyond[here, at]
         counted[line] -= block.passes[at] * demand
     # A small remainder is due to rounding, or to a lost report of parent or child.
-    left[left < LEAST_PART * (wanted + above.beyond[:, slot])] = 0.0
+    small = left < LEAST_PART * (wanted + above.beyond[:, slot])
+    # This agent knows all that its own callers use, as exactly as it adds up.
+    small[0] = left[0] < ROUNDING * (wanted[0] + above.beyond[0, slot])
+    left[small] = 0.0
+    counted[0] = left[0]
     counted = np.minimum(left, np.maximum(counted, 0.0))
     capped: Floats = np.minimum(counted, above.demand_cap[slot])
     return capped
@@ -328,7 +333,7 @@ def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
             # Permits admit no more than the rate, and a closed group nothing.
             surplus = 0.0
         most = max(0.0, float(block.rate[slot]) + surplus / horizon)
-    usable = min(demand, most)
+    usable = min(demand, most, limit.maximum / limit.period_s)
     block.passes[slot] = usable / demand if demand > 0.0 else 1.0
     return Branch(
         weight=ruled.group.weight,

@@ -71,7 +71,8 @@ class LocalBuckets:
         cost: ``float64[N]`` mean units of a request.
         subjects: ``int64[N]`` limiters in use.
         demand: The estimates.
-        usable: ``float64[N]`` λ' that no other limit blocks, units/s, as reported.
+        usable: ``float64[N]`` λ' that no other limit blocks, units/s, and of callers
+            inside what the limits there admit.
         beyond: ``float64[N]`` λ' of callers inside that limits there refuse.
         passes: ``float64[N]`` part of `usable` that counts for the parent.
         sent_admitted: ``float64[N]`` `admitted` as last published.
@@ -157,10 +158,17 @@ class LocalBuckets:
 
     def _levels(self, ancestors: Mapping[Key, list[Key]]) -> list[tuple[Ints, Ints]]:
         """Return positions of buckets and of their parents, the deepest level first."""
+        parents = {
+            i: self.at[above[0]]
+            for i, name in enumerate(self.names)
+            if (above := ancestors.get(name))
+        }
         levels: dict[int, list[tuple[int, int]]] = {}
-        for i, name in enumerate(self.names):
-            if above := ancestors.get(name):
-                levels.setdefault(len(above), []).append((i, self.at[above[0]]))
+        for i, parent in parents.items():
+            depth, at = 1, parent
+            while at in parents:
+                depth, at = depth + 1, parents[at]
+            levels.setdefault(depth, []).append((i, parent))
         pairs = [np.array(levels[depth]).T for depth in sorted(levels, reverse=True)]
         return [(of, to) for of, to in pairs]
 
@@ -196,7 +204,9 @@ class LocalBuckets:
                 getattr(self, name)[i] = value
         at = np.array(again, dtype=np.int64)
         self.demand.begin(at, (self.admitted + self.refused)[at])
-        if self._families is not None and old._families is not None:
+        if self._families is None:
+            self.beyond[:] = 0.0
+        elif old._families is not None:
             self._families.inherit(old._families, to, of, self._raw())
 
     def _retire(self, kept: Mapping[Key, int]) -> dict[Key, tuple[float, ...]]:

@@ -73,7 +73,7 @@ def _rows(
     shares = allocated_of(block, slot)
     unlimited = bool(block.unlimited[slot])
     spare = float(block.slack[slot] / block.agents[slot])
-    burst = block.burst[slot]
+    burst, cap = block.burst[slot], block.demand_cap[slot]
     rows: list[AgentRow] = []
     for line in np.flatnonzero(block.member[:, slot] >= 0).tolist():
         number = int(block.member[line, slot])
@@ -91,7 +91,8 @@ def _rows(
         rows.append(
             AgentRow(
                 agent=agent,
-                demand=float(min(demand, block.demand_cap[slot])),
+                demand=float(min(demand, cap)),
+                attempted=float(min(demand + block.beyond[line, slot], cap)),
                 share=inf if unlimited else float(shares[line]),
                 ceiling=inf if unlimited else float(shares[line] + spare),
                 refused=float(block.refused[line, slot]),

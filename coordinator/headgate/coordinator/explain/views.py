@@ -40,7 +40,8 @@ class AgentRow:
 
     Attributes:
         agent: Its id.
-        demand: Attempted units/s.
+        demand: Attempted units/s; of groups inside, what their limits admit.
+        attempted: Attempted units/s, of groups inside, too.
         share: Allocated units/s.
         ceiling: Units/s that may go on for longer, as computed here.
         refused: Units refused since its incarnation began.
@@ -54,6 +55,7 @@ class AgentRow:
 
     agent: str
     demand: float
+    attempted: float
     share: float
     ceiling: float
     refused: float

@@ -17,6 +17,7 @@ def row(agent: str, demand: float) -> AgentRow:
     return AgentRow(
         agent=agent,
         demand=demand,
+        attempted=demand,
         share=0.0,
         ceiling=0.0,
         refused=0.0,
