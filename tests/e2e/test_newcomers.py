@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -282,3 +282,27 @@ def test_what_one_process_may_not_use_two_levels_below_goes_to_another(
         small_per_s, beside_per_s, _ = (each.result() for each in asking)
     assert small_per_s == pytest.approx(20, rel=0.2)
     assert beside_per_s >= 0.85 * 180
+
+
+def test_own_callers_of_a_strict_group_get_their_part_beside_those_of_one_inside_it(
+    url: str,
+) -> None:
+    """Neither process knows what the other one uses."""
+    with Admin(url) as admin:
+        admin.put_group("all", [LimitSpec("requests", rate=200)], mode="strict")
+        unlimited = [LimitSpec("requests", rate=inf)]
+        admin.put_group("inside", unlimited, parent="all")
+        for name in ("all", "inside"):
+            admin.put_tenant(name)
+            admin.attach(name, tenant=name)
+    names = ["all", "inside", "inside", "inside"]
+    with ExitStack() as stack, ThreadPoolExecutor() as pool:
+        agents = [
+            stack.enter_context(connect(url, agent=f"{n}", keep_snapshot=False))
+            for n in range(len(names))
+        ]
+        calls = zip(agents, names, strict=True)
+        asking = [pool.submit(per_second, *call, 0.003) for call in calls]
+        own_per_s, *inside_per_s = (each.result() for each in asking)
+    assert own_per_s >= 0.8 * 100
+    assert own_per_s + sum(inside_per_s) == pytest.approx(200, rel=0.15)

@@ -50,8 +50,10 @@ class Lifecycle:
         for key in state.table:
             if key in limits.by_key:
                 block, slot = state.table.at(key)
-                # Its children may be gone.
-                block.own_callers[slot], block.due_to[:, slot] = nan, inf
+                # Those inside it may be gone.
+                block.own_callers[slot] = nan
+                if key not in limits.children:
+                    block.inside[0, slot] = 0.0
                 if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = block.part_above[slot] = inf
                     block.left_above[slot] = inf

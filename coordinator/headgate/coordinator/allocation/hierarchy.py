@@ -28,8 +28,8 @@ to that.
 It weighs as much as what is used there, callers 1, which agents report
 (docs/decisions/0074-what-is-used-inside-is-reported.md).
 
-Each agent should own the permits of a strict parent for what it is due of all branches:
-by its demand alone, own callers would lack those of agents that only use children.
+Agents share the permits of a strict parent by these weights, too: by their demand
+alone, own callers would lack those of agents that only use children.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ import numpy as np
 
 from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.allocation.inside import left_inside
-from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.allocation.max_min import water_level
 from headgate.coordinator.table.arrays import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from headgate.coordinator.config.configuration import Limit
     from headgate.coordinator.ledger.limits import Limits, Ruled
-    from headgate.coordinator.table.arrays import Floats, Ints, LedgerBlock
+    from headgate.coordinator.table.arrays import Floats, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
 LEAST_PART = 0.005
@@ -136,7 +136,14 @@ def beside_of(
     wanted = np.where(present, above.demand[:, slot], 0.0)
     left: Floats = wanted + np.where(present, above.beyond[:, slot], 0.0)
     counted: Floats = wanted.copy()
-    for (block, at), (here, line) in _same_agents(above, slot, children):
+    line_of = np.full(int(above.member[:, slot].max()) + 1, NOBODY)
+    lines = np.flatnonzero(above.member[:, slot] != NOBODY)
+    line_of[above.member[lines, slot]] = lines
+    for block, at in children:
+        member = block.member[:, at]
+        here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
+        line = line_of[member[here]]
+        here, line = here[line != NOBODY], line[line != NOBODY]
         demand = block.demand[here, at]
         left[line] -= demand + block.beyond[here, at]
         counted[line] -= block.passes[at] * demand
@@ -149,20 +156,6 @@ def beside_of(
     counted = np.minimum(left, np.maximum(counted, 0.0))
     capped: Floats = np.minimum(counted, above.demand_cap[slot])
     return capped
-
-
-def _same_agents(
-    above: LedgerBlock, slot: int, children: Sequence[tuple[LedgerBlock, int]]
-) -> Iterator[tuple[tuple[LedgerBlock, int], tuple[Ints, Ints]]]:
-    """Yield each child, and the lines of the same agents there and in the parent."""
-    line_of = np.full(int(above.member[:, slot].max()) + 1, NOBODY)
-    lines = np.flatnonzero(above.member[:, slot] != NOBODY)
-    line_of[above.member[lines, slot]] = lines
-    for block, at in children:
-        member = block.member[:, at]
-        here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
-        line = line_of[member[here]]
-        yield (block, at), (here[line != NOBODY], line[line != NOBODY])
 
 
 def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
@@ -179,6 +172,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     above, slot = table.at(parent)
     above.due_inside[slot] = 0.0
     if not siblings:
+        above.inside[0, slot] = 1.0  # its own callers
         return
     unlimited = bool(above.unlimited[slot])
     available = inf if unlimited else float(above.available[slot])
@@ -220,34 +214,6 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     above.own_callers[slot] = beside[0]
     weight = above.weight[:, slot]
     above.own_callers_theta[slot] = water_level(beside, weight, parts[-1])
-    if above.strict[slot]:
-        above.due_to[:, slot] = _due_to(above, slot, places, branches, beside)
-
-
-def _due_to(
-    above: LedgerBlock,
-    slot: int,
-    children: Sequence[tuple[LedgerBlock, int]],
-    branches: Sequence[Branch],
-    beside: Floats,
-) -> Floats:
-    """Return what each agent is due of a parent's rate, ``float64[A]`` units/s.
-
-    Args:
-        above: The parent's block.
-        slot: The parent's column.
-        children: Block and column of each child.
-        branches: Those of the children, and what is beside them.
-        beside: ``float64[A]`` what agents want there, units/s.
-    """
-    parts, _ = fill(float(above.rate[slot]), branches)
-    weight = above.weight[:, slot]
-    due = shares_at(water_level(beside, weight, parts[-1]), beside, weight)
-    same = _same_agents(above, slot, children)
-    for part, ((block, at), (here, line)) in zip(parts[:-1], same, strict=True):
-        demand = block.demand[here, at]
-        due[line] += part * demand / max(float(demand.sum()), 1e-200)
-    return due
 
 
 def _used(

@@ -80,8 +80,11 @@ def targets(
     rate = whole * permits / PERMITS
     cost = block.cost[lines, slot]
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
-    demand = np.minimum(demand, block.due_to[lines, slot])
-    weight: Floats = np.where(sits, block.weight[lines, slot], 0.0)
+    weight, inside = block.weight[lines, slot], block.inside[lines, slot]
+    if inside.any():
+        # Those that own permits for groups inside share them by what they use there.
+        weight = np.where(inside > 0.0, inside, 1.0)
+    weight = np.where(sits, weight, 0.0)
     even = weight / max(float(weight.sum()), 1e-12)
     held = max_min(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))

@@ -103,7 +103,6 @@ class LedgerBlock:
     weight: Floats = _cell("in the max-min; 0 iff silent or empty")
     inside: Floats = _cell("weight of what its callers use of and inside a group")
     beyond: Floats = _cell("units/s: λ of callers inside that limits there refuse")
-    due_to: Floats = _cell("units/s: of a strict group with others inside", fill=inf)
     kept: Floats = _cell("units/s: average share, for isolation hold")
     aside: Floats = _cell("units: part of the level reserved for a silent member")
     # The bucket.
