@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from math import inf
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,17 +106,6 @@ def admitted(agent: Agent, name: str, for_s: float) -> tuple[int, float]:
         longest_s = max(longest_s, decision.delay_s)
         time.sleep(0.1)
     return passed, longest_s
-
-
-def per_second(agent: Agent, name: str, gap_s: float) -> float:
-    """Ask for ten seconds; return what passes in a second of the last six."""
-    limiter, passed = agent.limiter(tenant=name), 0
-    began_s = time.monotonic()
-    while (for_s := time.monotonic() - began_s) < 10.0:
-        if limiter.try_acquire(requests=1) and for_s > 4.0:
-            passed += 1
-        time.sleep(gap_s)
-    return passed / 6.0
 
 
 @contextmanager
@@ -256,53 +243,3 @@ def test_a_maximum_is_kept_by_processes_that_come_and_go(url: str) -> None:
                 time.sleep(0.1)
     assert taken >= 1200
     assert taken <= 1000 + 100 * (time.monotonic() - began_s) + 2 * 600
-
-
-def test_what_one_process_may_not_use_two_levels_below_goes_to_another(
-    url: str,
-) -> None:
-    """It wants far more than that limit, and the other one doesn't use it."""
-    unlimited = [LimitSpec("requests", rate=inf)]
-    with Admin(url) as admin:
-        admin.put_group("above", [LimitSpec("requests", rate=200, burst=40)])
-        admin.put_group("between", unlimited, parent="above", weight=4)
-        small = [LimitSpec("requests", rate=20, burst=20)]
-        admin.put_group("small", small, parent="between")
-        admin.put_group("beside", unlimited, parent="above")
-        for name in ("between", "small", "beside"):
-            admin.put_tenant(name)
-            admin.attach(name, tenant=name)
-    with connect(url, agent="one") as one, connect(url, agent="two") as two:
-        with ThreadPoolExecutor() as pool:
-            asking = [
-                pool.submit(per_second, one, "small", 0.002),
-                pool.submit(per_second, two, "beside", 0.002),
-                pool.submit(per_second, two, "between", 1.0),
-            ]
-        small_per_s, beside_per_s, _ = (each.result() for each in asking)
-    assert small_per_s == pytest.approx(20, rel=0.2)
-    assert beside_per_s >= 0.85 * 180
-
-
-def test_own_callers_of_a_strict_group_get_their_part_beside_those_of_one_inside_it(
-    url: str,
-) -> None:
-    """Neither process knows what the other one uses."""
-    with Admin(url) as admin:
-        admin.put_group("all", [LimitSpec("requests", rate=200)], mode="strict")
-        unlimited = [LimitSpec("requests", rate=inf)]
-        admin.put_group("inside", unlimited, parent="all")
-        for name in ("all", "inside"):
-            admin.put_tenant(name)
-            admin.attach(name, tenant=name)
-    names = ["all", "inside", "inside", "inside"]
-    with ExitStack() as stack, ThreadPoolExecutor() as pool:
-        agents = [
-            stack.enter_context(connect(url, agent=f"{n}", keep_snapshot=False))
-            for n in range(len(names))
-        ]
-        calls = zip(agents, names, strict=True)
-        asking = [pool.submit(per_second, *call, 0.003) for call in calls]
-        own_per_s, *inside_per_s = (each.result() for each in asking)
-    assert own_per_s >= 0.8 * 100
-    assert own_per_s + sum(inside_per_s) == pytest.approx(200, rel=0.15)

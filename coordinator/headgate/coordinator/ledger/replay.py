@@ -324,7 +324,13 @@ def hear(
     if some(unlimited_then):
         unlimited_then &= heard_before > 0.0
         reported, grown, since = _since_limited(
-            block, slots, unlimited_then, reported, grown, rows.demand[at], reported_at
+            block,
+            slots,
+            unlimited_then,
+            reported,
+            grown,
+            rows.counting[at],
+            reported_at,
         )
     # Any member may have spent the burst; most reports are of less.
     wrong: Flags = (grown > block.burst[slots]) | (grown < 0.0)

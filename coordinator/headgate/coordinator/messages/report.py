@@ -63,6 +63,11 @@ class Rows:
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
 
+    @property
+    def counting(self) -> NDArray[np.float64]:
+        """The demand that counts, ``float64[N]`` units/s."""
+        return self.demand if self.counted is None else self.counted
+
     def at(self, where: NDArray[np.int64]) -> Rows:
         """Return the rows at these positions, ``int64[K]``."""
         return _rows([self], lambda columns: columns[0][where])
@@ -101,8 +106,8 @@ def _rows(
 def _column(rows: Rows, name: str) -> NDArray[Any] | None:
     """Return a column, or what it counts as where it is left out."""
     column: NDArray[Any] | None = getattr(rows, name)
-    if column is None and name == "counted":
-        return rows.demand
+    if name == "counted":
+        return rows.counting
     if column is None and name in _ABSENT:
         return np.full(len(rows.cost), _ABSENT[name])
     return column
