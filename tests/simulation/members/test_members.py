@@ -601,6 +601,27 @@ def test_a_group_that_loses_those_inside_it_gets_all_that_it_is_due() -> None:
     assert passed == pytest.approx([500, 500], rel=0.1)
 
 
+def test_who_uses_no_group_inside_tells_the_weight_of_its_own_callers() -> None:
+    """Otherwise others take it to be the lightest of those that they don't use."""
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0),)),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=4.0),
+        Group(id=3, name="b", limits=(limit(100.0),), parent=1, weight=4.0),
+    )
+    members = Members(configured(*groups), 2)
+    told: list[Report] = []
+
+    def overheard(report: Report) -> Report:
+        told.append(report)
+        return report
+
+    members.all[0].forge = overheard
+    admitted(members, {0: "p", 1: "a"}, 150.0, 6.0)
+    *_, rows = (each for report in told for each in report.rows)
+    assert rows.inside is not None
+    assert rows.inside.tolist() == [1.0]
+
+
 def wanted(members: Members, group: int) -> tuple[float, float]:
     """Return what the first agent wants of a group that counts, and in all."""
     explained = members.all[1].coordinator.explain(group, "requests", members.now)
