@@ -48,7 +48,7 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
     aside, guessed = block.aside_in_all[slots], block.guessed[slots]
-    expected = extrapolated_rate[0]
+    expected = block.rate_left[slots]
     # An agent below θ may exceed its mean by the noise of its own arrivals.
     noisy = share + root(2.0 * share * cost)
     sustained = lesser(noisy, own_most) + block.slack[slots] / block.agents[slots]
@@ -58,8 +58,11 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     # sum exceeds 0.3 s, and half of the refusals told too long a delay.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + on.settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
-    # What the others know or expect may be spent at any time, and one request more.
-    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
+    # What the others know or expect may be spent at any time, as far as they have left
+    # it, and one request more.
+    unspent = -block.unseen[slots]
+    unspent = lesser(unspent, greater(unspent - block.ahead[slots], 0.0))
+    room = greater(block.window[slots] - block.unheeded[slots], unspent)
     # Not a lower level, from which delays are told: others may well leave the request.
     yielded = block.yielded[slots]
     need = chosen(block.may_owe[slots], 0.0, cost)

@@ -4,7 +4,8 @@
 it, but what they had spent by then is still on its way.  So what they learnt beyond
 what they expected counts against the window until that must have been heard, h later:
 the rule (`headgate.coordinator.allocation.shares`) compares V' = V + (what they learnt
-within h) with a part of C' = E + V'.  So does a part that grows.  See
+within h) with a part of C' = E + V'.  A part that grows waits in the same way, and so
+does the rate that they expect.  See
 docs/decisions/0071-what-others-know-counts-until-they-have-answered.md.
 
 **The window** a_i is agent i's max-min part of C' according to what each agent wants
@@ -105,7 +106,10 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     known = block.known_admitted[slots] + block.known_predicted[slots]
-    unheeded = _heed(block, slots, known - known_before, on)
+    ahead = block.ahead_since[slots] + 0.0
+    block.ahead_since[slots] = 0.0
+    unheeded = _heed(block, slots, known - known_before + ahead, on)
+    block.ahead[slots] = lesser(block.ahead[slots] + ahead, unheeded)
     admitted = block.admitted[0, slots]
     seen = seen_by_all(block, slots)
     block.unseen[slots] = chosen(alone, 0.0, admitted - seen)
@@ -168,7 +172,8 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     window = chosen(level == inf, window + left * even, window)
     part = chosen(pool > 0.0, window / greater(pool, 1e-200), block.part[slots])
     growth = GROWTH_AGES * on.age_s * block.rate[slots] * even
-    window = lesser(window, _part_left(block, slots, part, on) * pool + growth)
+    waits = block.part, block.part_next, block.part_next_at
+    window = lesser(window, _left(block, slots, part, waits, on) * pool + growth)
     noise = _noise(block, slots, asked, on)
     window = chosen(heavy, window, greater(window, noise))
     bootstrap = block.joining_until[slots] > on.now
@@ -179,25 +184,50 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     return window
 
 
-def _part_left(
-    block: LedgerBlock, slots: Index, part: Floats, on: Conditions
-) -> Floats:
-    """Return ``float64[K]``: what of its part the others have left to this agent.
+def leave_rate(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> None:
+    """Set how much of the own ρ the others have left to this agent.
 
-    A `part` of C' that grows does so because theirs shrink.  They may have spent what
-    they had before, so it counts when that would have been heard.
+    They expect a larger one at once, but may have spent their parts of the same level.
+    Its part of Q counts at once: by that, an agent exceeds no more than Q · h.
     """
-    left = lesser(block.part[slots], part)
-    found_at = block.part_next_at[slots]
+    expected = block.extrapolated_rate[0, slots]
+    waits = block.rate_left, block.rate_next, block.rate_next_at
+    left = _left(block, slots, expected, waits, on)
+    flowing = block.fair_part[slots] * lesser(asked.wanted, block.rate[slots])
+    block.rate_left[slots] = greater(left, lesser(expected, flowing))
+
+
+def _left(
+    block: LedgerBlock,
+    slots: Index,
+    due: Floats,
+    waits: tuple[Floats, Floats, Floats],
+    on: Conditions,
+) -> Floats:
+    """Return ``float64[K]``: what of a share the others have left to this agent.
+
+    What is `due` to it grows because theirs shrinks.  They may have spent what they had
+    before, so it counts when that would have been heard.
+
+    Args:
+        block: Read, but for the columns of `waits`.
+        slots: K of its columns.
+        due: ``float64[K]`` the share by what is known now.
+        waits: Columns, changed: what is left, what follows, and when that was found.
+        on: h.
+    """
+    left_before, next_before, next_at = waits
+    left = lesser(left_before[slots], due)
+    found_at = next_at[slots]
     idle = found_at == inf
-    following = chosen(idle, part, lesser(block.part_next[slots], part))
-    found_at = chosen(part > left + ROUNDING, chosen(idle, on.now, found_at), inf)
+    following = chosen(idle, due, lesser(next_before[slots], due))
+    found_at = chosen(due > left + ROUNDING, chosen(idle, on.now, found_at), inf)
     heeded = _heeded(block, slots, found_at, on)
-    block.part[slots] = left = chosen(heeded, following, left)
+    left_before[slots] = left = chosen(heeded, following, left)
     # What it grew by meanwhile counts later.
-    later = chosen(part > left + ROUNDING, on.now, inf)
-    block.part_next_at[slots] = chosen(heeded, later, found_at)
-    block.part_next[slots] = chosen(heeded, part, following)
+    later = chosen(due > left + ROUNDING, on.now, inf)
+    next_at[slots] = chosen(heeded, later, found_at)
+    next_before[slots] = chosen(heeded, due, following)
     return left
 
 

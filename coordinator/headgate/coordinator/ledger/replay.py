@@ -148,6 +148,7 @@ def _predict(
     # have.
     block.known_predicted[slots] += ahead[0]
     block.pending_predicted[slots] += ahead[0]
+    block.ahead_since[slots] += ahead[0] - block.rate_left[slots] * elapsed
     ahead += predicted
     block.predicted[lines, slots] = ahead
     return total(ahead[1:])

@@ -16,6 +16,7 @@ from headgate.coordinator.allocation.conditions import Conditions
 from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.allocation.window import GROWTH_AGES, KNOWN_LAGS, heed_s
 from headgate.coordinator.config.constants import Settings
+from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.table.arrays import LedgerBlock
 
 NOW = 100.0
@@ -219,6 +220,7 @@ def test_what_the_others_expect_may_be_spent_at_any_time() -> None:
     look(block)
     spend(block, BURST / 2, demand=50.0)
     block.at_once[0, 0] = False
+    block.rate_left[0] = 50.0
     block.pending_predicted[0] = 70.0  # they count 70 units more than it has spent
     look(block, KNOWN_S)
     assert block.unseen[0] == -70.0
@@ -235,6 +237,33 @@ def test_a_part_that_grows_counts_when_the_others_have_left_it() -> None:
     assert block.window[0] == pytest.approx(BURST / 2 + growth)
     look(block, KNOWN_S + 1.1 * HEED_S)
     assert block.window[0] > 0.9 * BURST
+
+
+def test_a_rate_that_grows_counts_when_the_others_have_left_it() -> None:
+    """They expect it at once, but may have spent their parts of the same level."""
+
+    def expected_rate() -> float:
+        terms = own_ceilings(block, np.array([0]), CONDITIONS)
+        return float(terms.expected_rate[0])
+
+    def settled_look(after_s: float) -> None:
+        settle(block, ONE, NOW + after_s)
+        look(block, after_s)
+
+    block = block_of()
+    look(block)
+    spend(block, BURST / 2, demand=1e6)
+    settled_look(KNOWN_S)
+    grown = block.extrapolated_rate[0, 0]
+    assert grown > 400.0
+    assert expected_rate() == RATE, "its part of what flows in"
+    settled_look(KNOWN_S + 0.5 * HEED_S)
+    assert block.unseen[0] == pytest.approx(-0.5 * HEED_S * grown, rel=0.1)
+    assert block.unheeded[0] == pytest.approx(BURST / 2, abs=HEED_S * RATE)
+    assert room(block) < 2.0
+    settled_look(KNOWN_S + 1.1 * HEED_S)
+    assert expected_rate() > 400.0
+    assert room(block) > 0.25 * BURST
 
 
 def test_a_part_that_shrinks_while_it_is_awaited_is_not_given_later() -> None:
