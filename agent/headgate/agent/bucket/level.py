@@ -79,7 +79,8 @@ class Level:
     clear_s: When the debt that was met last will be paid, by the whole quota.
     rate: R, units/s until `deadline_s`; below zero while others spend more than Q.
     capacity: B, units.
-    expected_rate: Units/s by which `room` grows: what the others expect.
+    expected_rate: Units/s by which `room` grows: what the others expect and
+        have left.
     window: a, units.
     room_cap: Most that `room` may become, units.
     cautious: The others expect nothing of this agent: a request must fit into the

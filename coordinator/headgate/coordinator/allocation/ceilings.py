@@ -15,7 +15,11 @@ from headgate.coordinator.allocation.inside import (
 )
 from headgate.coordinator.allocation.max_min import FINITE
 from headgate.coordinator.allocation.reserves import alone_of
-from headgate.coordinator.allocation.window import HEED_AT_MOST_S, KNOWN_LAGS
+from headgate.coordinator.allocation.window import (
+    HEED_AT_MOST_S,
+    KNOWN_LAGS,
+    room_of,
+)
 from headgate.coordinator.messages.events import Ceilings
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -58,11 +62,8 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     # sum exceeds 0.3 s, and half of the refusals told too long a delay.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + on.settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
-    # What the others know or expect may be spent at any time, as far as they have left
-    # it, and one request more.
-    unspent = -block.unseen[slots]
-    unspent = lesser(unspent, greater(unspent - block.ahead[slots], 0.0))
-    room = greater(block.window[slots] - block.unheeded[slots], unspent)
+    # And one request more.
+    room = room_of(block, slots)
     # Not a lower level, from which delays are told: others may well leave the request.
     yielded = block.yielded[slots]
     need = chosen(block.may_owe[slots], 0.0, cost)

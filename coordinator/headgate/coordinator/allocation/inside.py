@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.allocation.max_min import FINITE
+from headgate.coordinator.allocation.window import room_of
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
     groups inside them.  Below 0 it is what all these have overdrawn beyond
     `OVERDRAWN_S` and one request.
     """
-    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
-    spare = lesser(room, block.belief[slots] - block.aside_in_all[slots])
+    spare = lesser(
+        room_of(block, slots), block.belief[slots] - block.aside_in_all[slots]
+    )
     even = block.rate[slots] / block.agents[slots]
     usual = OVERDRAWN_S * greater(even, block.due_inside[slots])
     usual = usual + block.cost[0, slots]

@@ -10,7 +10,7 @@ level that all agents have in common, and the rule is
 
 So the true level can't fall below −(one cost per agent that was active within the age
 of information Δ) − (what flows in meanwhile).  This one inequality acts as a local
-token bucket if requests are many (V decays at ρ, because the others expect ρ), as a
+token bucket if requests are many (V decays at the ρ that the others expect), as a
 central bucket if admissions are rare (V returns to 0 soon after each is reported), as a
 split of the burst after a rest (a = C/n), and exactly as the central bucket for a
 single agent.  `headgate.coordinator.allocation.window` says what a_i is.
@@ -111,7 +111,7 @@ def share_out(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
 
     Args:
         block: Changed: what is divided, `extrapolated_rate`, `at_once`, `unseen`,
-            `unheeded`, `window`, and what these follow from.
+            `unheeded`, `window`, `rate_left`, and what these follow from.
         slots: K of its columns.
         on: Lag and ages.
 

@@ -64,6 +64,10 @@ Three agents that want 30 s of the rate at once, on a bus with 60 ms of delay, w
 by 222 of 1,500 units without the wait, and aren't with it; with 0.1, eight agents that
 want 10 s of it got 0.973 of one bucket on a bus with 0.3 s, instead of 1.0."""
 
+AHEAD_COSTS = 0.5
+"""Requests that the others must expect beyond the rate that they have left, before that
+is awaited."""
+
 GROWTH_AGES = 3.0
 """A part may exceed what the others have left by an even part of what flows in within
 so many Δ.  Without this, an agent that takes over 80 % of the quota is refused 0.3 % of
@@ -106,8 +110,10 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     known = block.known_admitted[slots] + block.known_predicted[slots]
-    ahead = block.ahead_since[slots] + 0.0
-    block.ahead_since[slots] = 0.0
+    # Each wait begins anew with what comes, so a little must not come at every look.
+    ahead = block.ahead_since[slots]
+    ahead = chosen(ahead > AHEAD_COSTS * block.cost[0, slots], ahead, 0.0)
+    block.ahead_since[slots] -= ahead
     unheeded = _heed(block, slots, known - known_before + ahead, on)
     block.ahead[slots] = lesser(block.ahead[slots] + ahead, unheeded)
     admitted = block.admitted[0, slots]
@@ -184,6 +190,17 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     return window
 
 
+def room_of(block: LedgerBlock, slots: Index) -> Floats:
+    """Return ``float64[K]`` units that this agent may spend without one more report.
+
+    What is left of its window; and what the others know or expect at any time, as far
+    as they have left it.
+    """
+    unspent = -block.unseen[slots]
+    unspent = lesser(unspent, greater(unspent - block.ahead[slots], 0.0))
+    return greater(block.window[slots] - block.unheeded[slots], unspent)
+
+
 def leave_rate(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> None:
     """Set how much of the own ρ the others have left to this agent.
 
@@ -223,7 +240,7 @@ def _left(
     following = chosen(idle, due, lesser(next_before[slots], due))
     found_at = chosen(due > left + ROUNDING, chosen(idle, on.now, found_at), inf)
     heeded = _heeded(block, slots, found_at, on)
-    left_before[slots] = left = chosen(heeded, following, left)
+    left_before[slots] = left = chosen(heeded, greater(following, left), left)
     # What it grew by meanwhile counts later.
     later = chosen(due > left + ROUNDING, on.now, inf)
     next_at[slots] = chosen(heeded, later, found_at)

@@ -143,15 +143,15 @@ def _predict(
     fading = block.at_once[lines, slots] & (predicted != 0.0)
     if some(fading):
         predicted = chosen(fading, predicted * lately, predicted)
-    ahead = rate * elapsed
+    grown = rate * elapsed
     # The others make the same prediction for this agent, from each counter they may
     # have.
-    block.known_predicted[slots] += ahead[0]
-    block.pending_predicted[slots] += ahead[0]
-    block.ahead_since[slots] += ahead[0] - block.rate_left[slots] * elapsed
-    ahead += predicted
-    block.predicted[lines, slots] = ahead
-    return total(ahead[1:])
+    block.known_predicted[slots] += grown[0]
+    block.pending_predicted[slots] += grown[0]
+    block.ahead_since[slots] += grown[0] - block.rate_left[slots] * elapsed
+    grown += predicted
+    block.predicted[lines, slots] = grown
+    return total(grown[1:])
 
 
 def _note_turns(block: LedgerBlock, slots: Index, elapsed: Floats) -> None:

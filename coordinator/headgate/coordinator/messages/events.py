@@ -221,10 +221,11 @@ class Ceilings:
         rate: ``float64[K]`` units/s by which the level grows: Q less what the others
             are expected to spend; infinite where unlimited.
         capacity: ``float64[K]`` units that the bucket may hold.
-        room: ``float64[K]`` the larger of a - V' and -V, units; NaN to go on with what
-            the bucket has.
+        room: ``float64[K]`` the larger of a - V' and, as far as it is heeded, -V,
+            units; NaN to go on with what the bucket has.
         window: ``float64[K]`` a, units that may be spent before others heed it.
-        expected_rate: ``float64[K]`` units/s that the others expect of this agent.
+        expected_rate: ``float64[K]`` units/s that the others expect of this agent and
+            have left to it.
         room_cap: ``float64[K]`` most that the room may become, units.
         cautious: ``bool[K]`` the others expect nothing of this agent.
         quota: ``float64[K]`` Q, units/s: the rate at which debts are paid back.

@@ -13,6 +13,7 @@ from tests.scenarios.world import World
 
 from headgate.coordinator.allocation.ceilings import own_ceilings
 from headgate.coordinator.allocation.conditions import Conditions
+from headgate.coordinator.allocation.inside import left_inside
 from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.allocation.window import GROWTH_AGES, KNOWN_LAGS, heed_s
 from headgate.coordinator.config.constants import Settings
@@ -239,31 +240,59 @@ def test_a_part_that_grows_counts_when_the_others_have_left_it() -> None:
     assert block.window[0] > 0.9 * BURST
 
 
+def settled_look(block: LedgerBlock, after_s: float) -> None:
+    settle(block, ONE, NOW + after_s)
+    look(block, after_s)
+
+
+def expected_rate(block: LedgerBlock) -> float:
+    """Return the rate at which this agent's bucket lets its room grow, units/s."""
+    terms = own_ceilings(block, np.array([0]), CONDITIONS)
+    return float(terms.expected_rate[0])
+
+
 def test_a_rate_that_grows_counts_when_the_others_have_left_it() -> None:
     """They expect it at once, but may have spent their parts of the same level."""
-
-    def expected_rate() -> float:
-        terms = own_ceilings(block, np.array([0]), CONDITIONS)
-        return float(terms.expected_rate[0])
-
-    def settled_look(after_s: float) -> None:
-        settle(block, ONE, NOW + after_s)
-        look(block, after_s)
-
     block = block_of()
     look(block)
     spend(block, BURST / 2, demand=1e6)
-    settled_look(KNOWN_S)
+    settled_look(block, KNOWN_S)
     grown = block.extrapolated_rate[0, 0]
     assert grown > 400.0
-    assert expected_rate() == RATE, "its part of what flows in"
-    settled_look(KNOWN_S + 0.5 * HEED_S)
+    assert expected_rate(block) == RATE, "its part of what flows in"
+    settled_look(block, KNOWN_S + 0.5 * HEED_S)
     assert block.unseen[0] == pytest.approx(-0.5 * HEED_S * grown, rel=0.1)
     assert block.unheeded[0] == pytest.approx(BURST / 2, abs=HEED_S * RATE)
     assert room(block) < 2.0
-    settled_look(KNOWN_S + 1.1 * HEED_S)
-    assert expected_rate() > 400.0
+    assert left_inside(block, ONE)[0] < 2.0
+    settled_look(block, KNOWN_S + 1.1 * HEED_S)
+    assert expected_rate(block) > 400.0
     assert room(block) > 0.25 * BURST
+    settled_look(block, KNOWN_S + 3.0 * HEED_S)
+    settled_look(block, KNOWN_S + 4.0 * HEED_S)
+    assert block.ahead[0] == block.heeding[0] == block.heeding_next[0] == 0.0
+
+
+def test_of_a_rate_that_grows_only_the_part_of_the_quota_counts_at_once() -> None:
+    block = block_of()
+    block.rate[0] = 10 * RATE
+    block.demand[1, 0] = 1e6
+    look(block)
+    spend(block, BURST / 4, demand=1e6)
+    settled_look(block, KNOWN_S)
+    assert block.extrapolated_rate[0, 0] > 200.0
+    assert expected_rate(block) == pytest.approx(5 * RATE)
+
+
+def test_a_rate_that_hardly_grows_delays_nothing_else() -> None:
+    """At each look it would begin another wait."""
+    block = block_of()
+    look(block)
+    spend(block, BURST / 2)
+    for step in range(-1, 12):
+        block.ahead_since[0] += 1e-9
+        look(block, KNOWN_S + step * 0.1 * HEED_S)
+    assert block.unheeded[0] == 0.0
 
 
 def test_a_part_that_shrinks_while_it_is_awaited_is_not_given_later() -> None:
