@@ -190,7 +190,7 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     return window
 
 
-def room_of(block: LedgerBlock, slots: Index) -> Floats:
+def room_of(block: LedgerBlock, slots: Index | int) -> Floats:
     """Return ``float64[K]`` units that this agent may spend without one more report.
 
     What is left of its window; and what the others know or expect at any time, as far
