@@ -908,6 +908,20 @@ def test_a_call_that_nobody_settles_is_returned_and_forgotten() -> None:
     assert (len(calls), calls.unsettled) == (1, 1)
 
 
+def test_calls_of_an_id_that_is_used_all_the_time_hide_no_forgotten_ones() -> None:
+    now = [0.0]
+    source = make(node_limit("tokens", 1e-9, BURST))
+    source.clock = lambda: now[0]
+    calls = TokenCalls(source, timeout_s=10.0, clock=lambda: now[0])
+    assert _begin(calls, "busy")
+    assert _begin(calls, "lost")
+    for step in range(10):
+        now[0] = 5.0 * step
+        assert _begin(calls, "busy")
+        calls.failed(_found(calls, "busy"))
+    assert (len(calls), calls.unsettled) == (1, 1)
+
+
 def test_estimates_are_learnt_by_model_and_bounded_by_the_caller() -> None:
     estimates = TokenEstimates(first_answer=100.0, weight=0.5)
     assert estimates.of("m", 400, None) == TokenUsage(100.0, 100.0)

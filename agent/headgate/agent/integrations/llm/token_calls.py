@@ -309,9 +309,13 @@ class TokenCalls:
             if not calls or call not in calls:
                 return False
             calls.remove(call)
-            if not calls:
-                del self._open[call.call_id]
+            self._put_last(call.call_id)
             return True
+
+    def _put_last(self, call_id: str) -> None:
+        """Let other ids come first, now that one of this id's calls has ended."""
+        if calls := self._open.pop(call_id):
+            self._open[call_id] = calls
 
     def _forget_overdue(self) -> None:
         """Forget the oldest calls whose reservations were returned long ago."""
@@ -321,8 +325,7 @@ class TokenCalls:
             if not calls or calls[0].due_s > oldest:
                 return
             call = calls.popleft()
-            if not calls:
-                del self._open[call.call_id]
+            self._put_last(call.call_id)
             self.unsettled += 1
             call.on_end = None
 
