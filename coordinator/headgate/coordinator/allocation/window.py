@@ -75,7 +75,10 @@ its requests, instead of 0.2 %."""
 
 
 def heed_s(block: LedgerBlock, slots: Index, on: Conditions) -> Floats | float:
-    """Return h, seconds, ``float64[K]`` or for all; 0 where nothing waits."""
+    """Return h, seconds, ``float64[K]`` or for all; 0 where nothing waits.
+
+    Who has just reported is waited for there, too, until it may report again.
+    """
     if on.heed_s <= HEED_AT_MOST_S:
         return on.heed_s
     if on.heed_s > HEED_LARGE_AT_MOST_S:
