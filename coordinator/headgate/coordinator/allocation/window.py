@@ -114,9 +114,10 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     known = block.known_admitted[slots] + block.known_predicted[slots]
     # Each wait begins anew with what comes, so a little must not come at every look.
-    ahead = block.ahead_since[slots]
-    ahead = chosen(ahead > AHEAD_COSTS * block.cost[0, slots], ahead, 0.0)
-    block.ahead_since[slots] -= ahead
+    since = block.ahead_since[slots] + 0.0  # a copy
+    enough = since > AHEAD_COSTS * block.cost[0, slots]
+    ahead = chosen(enough, since, 0.0)
+    block.ahead_since[slots] = chosen(enough, 0.0, since)
     unheeded = _heed(block, slots, known - known_before + ahead, on)
     block.ahead[slots] = lesser(block.ahead[slots] + ahead, unheeded)
     admitted = block.admitted[0, slots]
