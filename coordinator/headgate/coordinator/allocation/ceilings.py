@@ -62,7 +62,6 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
     # sum exceeds 0.3 s, and half of the refusals told too long a delay.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + on.settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
-    # And one request more.
     room = room_of(block, slots)
     # Not a lower level, from which delays are told: others may well leave the request.
     yielded = block.yielded[slots]

@@ -15,7 +15,7 @@ that, and an agent mistaken for a heavy one is refused what it is due."""
 
 ROUNDING = 1e-9
 """Part of the burst by which a full bucket may seem less, and of 1 by which a part of
-what all admit may."""
+what all admit may, or units/s by which a rate may."""
 
 FEWEST_AT_FIRST = 10
 """Least number of agents that a new one assumes if the API doesn't say how many."""

@@ -50,7 +50,7 @@ from headgate.coordinator.allocation.inside import is_parent
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import demand_told
 from headgate.coordinator.allocation.turns import take_turns
-from headgate.coordinator.allocation.window import know, leave_rate, window_of
+from headgate.coordinator.allocation.window import know, set_rate_left, window_of
 from headgate.coordinator.table.one_or_many import (
     chosen,
     greater,
@@ -155,7 +155,7 @@ def share_out(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     settled = block.joining_until[slots] <= on.now
     _pay(block, slots, asked, full & settled & ~strict & (not on.cut_off))
     block.window[slots] = chosen(alone, inf, window_of(block, slots, asked, on))
-    leave_rate(block, slots, asked, on)
+    set_rate_left(block, slots, asked, on)
     # Before demand is capped: a cap of 0 does not mean that nobody wants anything.
     active: Flags = (wanted > 0.0) | (told[0] > 0.0)
     closed = cap <= 0.0

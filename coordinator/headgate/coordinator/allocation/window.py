@@ -65,8 +65,8 @@ by 222 of 1,500 units without the wait, and aren't with it; with 0.1, eight agen
 want 10 s of it got 0.973 of one bucket on a bus with 0.3 s, instead of 1.0."""
 
 AHEAD_COSTS = 0.5
-"""Requests that the others must expect beyond the rate that they have left, before that
-is awaited."""
+"""What the others expect beyond the rate that they have left is awaited once it is so
+many requests: each wait begins anew with what is added to it."""
 
 GROWTH_AGES = 3.0
 """A part may exceed what the others have left by an even part of what flows in within
@@ -113,7 +113,6 @@ def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     known = block.known_admitted[slots] + block.known_predicted[slots]
-    # Each wait begins anew with what comes, so a little must not come at every look.
     since = block.ahead_since[slots] + 0.0  # a copy
     enough = since > AHEAD_COSTS * block.cost[0, slots]
     ahead = chosen(enough, since, 0.0)
@@ -183,7 +182,7 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     part = chosen(pool > 0.0, window / greater(pool, 1e-200), block.part[slots])
     growth = GROWTH_AGES * on.age_s * block.rate[slots] * even
     waits = block.part, block.part_next, block.part_next_at
-    window = lesser(window, _left(block, slots, part, waits, on) * pool + growth)
+    window = lesser(window, _share_left(block, slots, part, waits, on) * pool + growth)
     noise = _noise(block, slots, asked, on)
     window = chosen(heavy, window, greater(window, noise))
     bootstrap = block.joining_until[slots] > on.now
@@ -195,30 +194,32 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
 
 
 def room_of(block: LedgerBlock, slots: Index | int) -> Floats:
-    """Return ``float64[K]`` units that this agent may spend without one more report.
+    """Return ``float64[K]`` units that this agent may spend; its bucket adds a request.
 
-    What is left of its window; and what the others know or expect at any time, as far
-    as they have left it.
+    They are what is left of its window.  What the others know or expect it may spend
+    at any time, as far as they have left it.
     """
     unspent = -block.unseen[slots]
     unspent = lesser(unspent, greater(unspent - block.ahead[slots], 0.0))
     return greater(block.window[slots] - block.unheeded[slots], unspent)
 
 
-def leave_rate(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> None:
-    """Set how much of the own ρ the others have left to this agent.
+def set_rate_left(
+    block: LedgerBlock, slots: Index, asked: Asked, on: Conditions
+) -> None:
+    """Set how much of its own ρ the others have left to this agent.
 
     They expect a larger one at once, but may have spent their parts of the same level.
-    Its part of Q counts at once: by that, an agent exceeds no more than Q · h.
+    Its part of Q counts at once: that is no more than Q · h too much.
     """
     expected = block.extrapolated_rate[0, slots]
     waits = block.rate_left, block.rate_next, block.rate_next_at
-    left = _left(block, slots, expected, waits, on)
+    left = _share_left(block, slots, expected, waits, on)
     flowing = block.fair_part[slots] * lesser(asked.wanted, block.rate[slots])
     block.rate_left[slots] = greater(left, lesser(expected, flowing))
 
 
-def _left(
+def _share_left(
     block: LedgerBlock,
     slots: Index,
     due: Floats,

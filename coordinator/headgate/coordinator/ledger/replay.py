@@ -338,10 +338,7 @@ def hear(
     if some(wrong):
         gap_s = reported_at - heard_before
         most = _most_possible(block, slots, rows.cost[at], extrapolated_rate, gap_s)
-        if rows.largest is not None:
-            # The largest request may be one from before there was a limit.
-            announced = block.may_owe[slots] & ~unlimited_then
-            most += chosen(announced, rows.largest[at], 0.0)
+        most += _announced(block, slots, rows, at, unlimited_then)
         wrong = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
@@ -528,6 +525,19 @@ def _most_possible(
     most = allowed * (greater(gap_s, 0.0) + GRACE_S)
     most += GRACE_COSTS * cost + block.burst[slots]
     return most
+
+
+def _announced(
+    block: LedgerBlock, slots: Index, rows: Rows, at: Index, unlimited_then: Flags
+) -> Floats | float:
+    """Return ``float64[K]`` units of the largest request that members tell of.
+
+    It may be one from before there was a limit.
+    """
+    if rows.largest is None:
+        return 0.0
+    counts = block.may_owe[slots] & ~unlimited_then
+    return chosen(counts, rows.largest[at], 0.0)
 
 
 def _wake(
