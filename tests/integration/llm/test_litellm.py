@@ -892,11 +892,16 @@ def test_two_calls_of_one_id_are_settled_one_by_one() -> None:
     assert len(calls) == 0
 
 
-def test_a_call_that_nobody_settles_is_returned_and_forgotten() -> None:
+def _timed_calls() -> tuple[TokenCalls, Enforcer, list[float]]:
+    """Return calls that end after ten seconds of a clock, which is set by hand."""
     now = [0.0]
     source = make(node_limit("tokens", 1e-9, BURST))
     source.clock = lambda: now[0]
-    calls = TokenCalls(source, timeout_s=10.0, clock=lambda: now[0])
+    return TokenCalls(source, timeout_s=10.0, clock=lambda: now[0]), source, now
+
+
+def test_a_call_that_nobody_settles_is_returned_and_forgotten() -> None:
+    calls, source, now = _timed_calls()
     assert _begin(calls, "lost")
     spent = _tokens(source)
     assert spent > 0.0
@@ -909,10 +914,7 @@ def test_a_call_that_nobody_settles_is_returned_and_forgotten() -> None:
 
 
 def test_calls_of_an_id_that_is_used_all_the_time_hide_no_forgotten_ones() -> None:
-    now = [0.0]
-    source = make(node_limit("tokens", 1e-9, BURST))
-    source.clock = lambda: now[0]
-    calls = TokenCalls(source, timeout_s=10.0, clock=lambda: now[0])
+    calls, _, now = _timed_calls()
     assert _begin(calls, "busy")
     assert _begin(calls, "lost")
     for step in range(10):
