@@ -167,14 +167,14 @@ def _together(
     wanted = chance.choice([1, 2, 4]) * burst / cost / agents
     lasts_s = min(2.0, 3.0 * within_s)
     flash = _flash("all", wanted * lasts_s / within_s, at_s, lasts_s, cost)
-    lightly = (0.3 if at_s else 2.0) * rate / agents / cost
+    lightly = (0.3 if at_s else 2.0) * rate / agents
     return [flash, {"agents": "all", "rate": lightly, "cost": cost}]
 
 
 def _one_by_one(
     chance: random.Random, *, agents: int, rate: float, burst: float, cost: float
 ) -> list[Piece]:
-    lightly = chance.choice([0.001, 0.1, 0.3]) * rate / agents / cost
+    lightly = chance.choice([0.001, 0.1, 0.3]) * rate / agents
     demand: list[Piece] = [{"agents": "all", "rate": lightly, "cost": cost}]
     apart_s = chance.choice([0.05, 0.2, 1.0])
     for agent in range(agents):
@@ -182,7 +182,7 @@ def _one_by_one(
         wanted = chance.choice([0.5, 1, 2]) * burst / cost
         wanted /= chance.choice([1, agents])
         demand.append(_flash([agent], wanted, starts_s, lasts_s, cost))
-    full = 2.0 * rate / agents / cost
+    full = 2.0 * rate / agents
     return [*demand, {"agents": "all", "rate": full, "from": 5, "cost": cost}]
 
 
@@ -208,7 +208,7 @@ def _flash(
     """Return a piece of demand in which so many requests are made by each agent."""
     return {
         "agents": agents,
-        "rate": wanted / lasts_s,
+        "rate": wanted * cost / lasts_s,
         "from": starts_s,
         "until": starts_s + lasts_s,
         "cost": cost,

@@ -208,6 +208,35 @@ class Cluster:
         self._children.check()
         return since_s, time.monotonic()
 
+    def spend_a_burst(
+        self, rate: float, burst: float, *, settle_s: float = 3.0
+    ) -> tuple[float, float]:
+        """Let all callers want a full bucket at once.
+
+        Args:
+            rate: Units/s.
+            burst: Units.
+            settle_s: For how long to wait before, between changes, and to watch.
+
+        Returns:
+            By how many requests they exceeded what the bucket holds and earns, at
+            worst; and what part of that they got.
+        """
+        self.load(*(5.0 for _ in self.callers))
+        self.set_rate(1000.0, burst)
+        self.watch(settle_s)  # the bucket is full
+        self.set_rate(rate, burst)
+        self.watch(settle_s)
+        since_s = time.monotonic()
+        self.load(*(10_000.0 for _ in self.callers))
+        _, until_s = self.watch(settle_s)
+        records = [caller.attempts(since_s, until_s) for caller in self.callers]
+        at_ns = np.concatenate([one["at_ns"][one["admitted"] > 0] for one in records])
+        passed_s = np.sort(at_ns) / 1e9 - since_s
+        over = 1.0 + np.arange(len(passed_s)) - burst - rate * passed_s
+        due = burst + rate * (until_s - since_s)
+        return float(over.max()), len(passed_s) / due
+
     def admitted(self, since_s: float, until_s: float) -> list[int]:
         """Return what each caller got between two times."""
         return [caller.admitted(since_s, until_s) for caller in self.callers]
