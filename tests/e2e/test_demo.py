@@ -80,9 +80,8 @@ def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     )
     with process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if "of 20 s" in line:
-                break
+        told = any("of 20 s" in line for line in process.stdout)
+        assert told, process.communicate(timeout=PATIENCE_S)
         yield process
         process.kill()
 

@@ -226,7 +226,7 @@ def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("agents", [3, 8])
+@pytest.mark.parametrize("agents", [3, pytest.param(8, marks=pytest.mark.thorough)])
 def test_an_agent_is_given_more_than_an_even_part_if_its_group_is_due_it(
     agents: int,
 ) -> None:
@@ -325,7 +325,11 @@ def test_an_unlimited_group_with_a_maximum_is_held_to_it(
 
 
 @pytest.mark.parametrize(
-    ("mode", "callers"), [("balanced", [0, 1]), ("strict", [0, 1, 2, 3])]
+    ("mode", "callers"),
+    [
+        ("balanced", [0, 1]),
+        pytest.param("strict", [0, 1, 2, 3], marks=pytest.mark.thorough),
+    ],
 )
 def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
     mode: str, callers: list[int]
@@ -391,7 +395,9 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     assert sum(admitted.values()) >= 0.95 * 140 * 16
 
 
-@pytest.mark.parametrize(("agents", "cost"), [(3, 10), (8, 1)])
+@pytest.mark.parametrize(
+    ("agents", "cost"), [(3, 10), pytest.param(8, 1, marks=pytest.mark.thorough)]
+)
 def test_own_callers_of_a_strict_group_get_their_part_beside_one_inside_it(
     agents: int, cost: int
 ) -> None:

@@ -55,17 +55,22 @@ def test_agents_that_use_one_child_each_share_all_of_the_parent(
 OFTEN = 150.0
 
 
+BELOW = [
+    (4, (5, 5), [(0, "b", OFTEN), (1, "c", OFTEN)], {"b": 50, "beside": 900}),
+    # Of two that know the group around them, one doesn't use those below.
+    (4, (5, 5), [(0, "b", OFTEN), (1, "a", OFTEN)], {"b": 50, "a": 750}),
+    (4, (5, 5), [(0, "b", OFTEN), (2, "a", 1), (3, "a", 1)], {"beside": 930}),
+    (1, (5, 60), [(0, "b", OFTEN), (1, "c", OFTEN)], {"c": 450, "beside": 500}),
+]
+BOTH_BELOW = [
+    (4, (5, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 50, "beside": 950}),
+    (4, (30, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 300, "beside": 700}),
+]
+
+
 @pytest.mark.parametrize(
     ("weight", "rates", "callers", "due"),
-    [
-        (4, (5, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 50, "beside": 950}),
-        (4, (30, 5), [(0, "b", OFTEN), (1, "b", OFTEN)], {"b": 300, "beside": 700}),
-        (4, (5, 5), [(0, "b", OFTEN), (1, "c", OFTEN)], {"b": 50, "beside": 900}),
-        # Of two that know the group around them, one doesn't use those below.
-        (4, (5, 5), [(0, "b", OFTEN), (1, "a", OFTEN)], {"b": 50, "a": 750}),
-        (4, (5, 5), [(0, "b", OFTEN), (2, "a", 1), (3, "a", 1)], {"beside": 930}),
-        (1, (5, 60), [(0, "b", OFTEN), (1, "c", OFTEN)], {"c": 450, "beside": 500}),
-    ],
+    [*BELOW, *(pytest.param(*each, marks=pytest.mark.thorough) for each in BOTH_BELOW)],
 )
 def test_what_groups_two_levels_below_may_not_use_goes_to_agents_beside_them(
     weight: float,
@@ -348,8 +353,14 @@ def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
     assert level == pytest.approx(20.0 - passed, abs=0.1)
 
 
-@pytest.mark.parametrize("number", [1, 2, 50])
-@pytest.mark.parametrize(("rate", "burst", "cost"), [(100, 6000, 100), (1e3, 6e4, 6e3)])
+@pytest.mark.parametrize(
+    ("rate", "burst", "cost", "number"),
+    [
+        *((100, 6000, 100, number) for number in (1, 2)),
+        *((1e3, 6e4, 6e3, number) for number in (1, 2, 50)),
+        pytest.param(100, 6000, 100, 50, marks=pytest.mark.thorough),
+    ],
+)
 def test_processes_that_begin_before_the_api_tells_get_one_bucket(
     number: int, rate: float, burst: float, cost: float
 ) -> None:

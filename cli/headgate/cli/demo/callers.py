@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headgate.cli.demo.script import Script
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 """Time to import, connect and fetch a configuration, five at once on a busy machine."""
 
 END_TIMEOUT_S = 10.0

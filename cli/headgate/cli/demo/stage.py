@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = "gold"
 """The group that the demo creates."""
 
-SERVER_TIMEOUT_S = 30.0
+SERVER_TIMEOUT_S = 60.0
 """Seconds to import, migrate the store and listen, on a busy machine."""
 
 REFRESH_S = 0.5

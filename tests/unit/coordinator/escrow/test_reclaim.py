@@ -129,6 +129,7 @@ def test_parts_of_the_ended_are_owned_again_and_never_twice(
 
 
 @pytest.mark.long
+@pytest.mark.thorough
 def test_all_but_two_restart_again_and_again() -> None:
     world = Strict("abcdez")
     for life in range(2, 6):
