@@ -146,7 +146,7 @@ def herd(
 ) -> tuple[float, float]:
     """Return what a burst that all want at once is exceeded by, and the total.
 
-    In the worst and in all of some groups alike.
+    Of several groups alike: in the worst one, and of all.
     """
     names = [f"g{n}" for n in range(groups)]
     demand = [
@@ -160,7 +160,7 @@ def herd(
     scenario = parse_scenario(
         {
             "seconds": 8,
-            "group": [{"name": each, "rate": rate, "burst": burst} for each in names],
+            "group": [{"name": name, "rate": rate, "burst": burst} for name in names],
             "agents": {"count": agents},
             "network": {
                 "delay": delay,
