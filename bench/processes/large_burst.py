@@ -25,19 +25,22 @@ from headgate.simulation.kept_runs import at_least_one
 
 RATE, BURST = 50.0, 1500.0
 
-COMPUTE = [sys.executable, "-c", "while True: pass"]
+COMPUTE = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+"""Computes for as long as the process that started it runs."""
 
 
 def main() -> None:
     """Print the excess of each run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--bus", choices=["zeromq", "kafka"], default="zeromq")
-    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--busy", type=at_least_one)
     parser.add_argument("--runs", type=at_least_one, default=10)
     options = parser.parse_args()
     with ExitStack() as stack:
-        for _ in range(options.busy):
-            busy = stack.enter_context(subprocess.Popen(COMPUTE))
+        for _ in range(options.busy or 0):
+            busy = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", COMPUTE])
+            )
             stack.callback(busy.kill)
         excesses = [run(options.bus) for _ in range(options.runs)]
     print(f"{len(excesses)} runs: over by {max(0.0, *excesses):.1f} at worst")

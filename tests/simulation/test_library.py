@@ -23,14 +23,14 @@ them, which such heartbeats make hardest.  `make accuracy` runs them all."""
 
 SAMPLE = {
     # Demand: overload, skew, flashes, herds, starts, few and large requests.
-    *("zipf-loss", "swap", "small-burst", "cold-start", "herd"),
+    *("zipf-loss", "swap", "small-burst", "retry-storm", "cold-start", "herd"),
     *("large-cost", "never", "weights"),
     # Limits, and groups inside groups.
     *("quota-steps", "tree-callers", "tree-levels", "tree-crash"),
     # Faults of processes, the network and clocks.
     *("bursty-loss", "clock-jump", "duplicate-id", "halves-fair", "one-cut-off"),
     *("rolling-restart", "slow-network", "swap-t5"),
-    *("strict-child", "strict-rolling"),
+    *("strict-child", "strict-flashes", "strict-rolling"),
 }
 """What `make test` runs of the library, a fifth of its work: one scenario for each
 kind of demand, change, fault and mode.  `make simulated` runs all of it."""

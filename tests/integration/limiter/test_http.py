@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from headgate.agent import Limiter
     from headgate.coordinator.config.configuration import Limit
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
@@ -162,14 +161,6 @@ def one_slot(
     return source
 
 
-def _frees_its_slot(limiter: Limiter) -> None:
-    """Wait until others may work, long before the caller is no longer muted."""
-    deadline_s = time.monotonic() + 2.0
-    while not limiter.try_slot():
-        assert time.monotonic() < deadline_s, "muted for five seconds"
-        time.sleep(0.01)
-
-
 def test_a_caller_that_is_refused_and_muted_holds_no_slot() -> None:
     source = one_slot(node_limit("requests", 1, 1))
     limiter = source.limiter(tenant="acme")
@@ -178,7 +169,8 @@ def test_a_caller_that_is_refused_and_muted_holds_no_slot() -> None:
     with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
         refused = client.get(url, headers=ACME)
         assert refused.status_code == 429
-        _frees_its_slot(limiter)
+        # It is muted for five seconds, and others may work meanwhile.
+        assert limiter.try_slot()
 
 
 @pytest.mark.parametrize("refusal", ["reject", "delay"])
@@ -205,7 +197,10 @@ def test_a_caller_that_is_muted_after_its_answer_holds_no_slot(
         client.stream("GET", url, headers=ACME) as answer,
     ):
         assert answer.status_code == (200 if delays else 429)
-        _frees_its_slot(limiter)
+        deadline_s = time.monotonic() + 2.0
+        while not limiter.try_slot():
+            assert time.monotonic() < deadline_s, "muted for five seconds"
+            time.sleep(0.01)
 
 
 def test_a_caller_that_found_no_slot_is_muted_alike() -> None:

@@ -271,8 +271,10 @@ class LimitMiddleware:
             marks = [*marks, _retry_after(decision)]
         mutes = decision.delay_s > 0.0 and kind == "http"
         if not decision:
+            if slot is not None:
+                slot.release()
             if mutes and self._mute_refused and not decision.never:
-                send = _muting(send, decision.delay_s, slot)
+                send = _muting(send, decision.delay_s)
             await self._refuse(limiter, decision, costs, marks, scope, send)
             return
         answer = send
