@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.simulation.measure.delays import told_delays
 from headgate.simulation.measure.excess import (
@@ -229,7 +230,7 @@ def test_who_is_expected_to_spend_more_waits_for_what_the_others_spent(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loss", [0.0, 0.1])
+@pytest.mark.parametrize("loss", [*thorough(0.0), 0.1])
 @pytest.mark.parametrize(
     ("rate", "burst", "cost", "agents"),
     [(60.0, 20.0, 1.0, 3), (20.0, 2.0, 1.0, 2), (50.0, 100.0, 10.0, 6)],

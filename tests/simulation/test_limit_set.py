@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
 from statistics import mean
 from typing import cast
 
 import pytest
+from tests.sample import thorough
 
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import simulate
@@ -74,14 +74,14 @@ FURTHER = [("twenty", 1), *((name, 2) for name in SHORT)]
     ("name", "seed"),
     [
         *((name, 1) for name in SHORT),
-        *(pytest.param(*each, marks=pytest.mark.thorough) for each in FURTHER),
+        *thorough(*FURTHER),
     ],
 )
 def test_no_invariant_breaks(name: str, seed: int) -> None:
     assert violations(name, seed) == []
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *thorough(2, 3)])
 def test_a_pause_over_that_moment_admits_no_more_than_the_limit(seed: int) -> None:
     """Agents may starve afterwards: nobody knows what the paused one admitted."""
     assert [each for each in violations("paused", seed) if each[0] in OVER] == []
@@ -115,7 +115,9 @@ LOWERED = {"few": (500.0, 20.0, 6, 0.03), "late": (100.0, 10.0, 3, 0.1)}
 """By name: rate before and after, agents, and jitter of the bus, seconds."""
 
 
-@pytest.mark.parametrize(("name", "seed"), [*product(["few"], [1, 2]), ("late", 5)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [("few", 1), *thorough(("few", 2)), ("late", 5)]
+)
 def test_nobody_starves_because_others_heard_of_a_lowered_limit_before_or_after(
     name: str, seed: int
 ) -> None:

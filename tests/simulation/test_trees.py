@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.sample import thorough
 
 from headgate.simulation.scenario.library import find_scenario
 from headgate.simulation.scenario.parsing import parse_scenario, read_scenario
@@ -24,7 +25,7 @@ LEVELS = {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}
     [
         # Each of three branches wants 800 of 1,000.
         ("tree-callers", {"acme": 1 / 3, "orders": 1 / 3, "mail": 1 / 3}),
-        pytest.param("tree-levels", LEVELS, marks=pytest.mark.thorough),
+        *thorough(("tree-levels", LEVELS)),
     ],
 )
 def test_own_callers_of_a_parent_are_a_branch_beside_its_children(
@@ -122,7 +123,7 @@ def test_groups_inside_another_together_spend_no_more_than_that_one_has() -> Non
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("seed", [1, *thorough(2)])
 def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) -> None:
     scenario = four_inside(20, rate=50, cost=40)
     result, _ = simulate(scenario, seed=seed)
@@ -226,7 +227,7 @@ def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("agents", [3, pytest.param(8, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("agents", [3, *thorough(8)])
 def test_an_agent_is_given_more_than_an_even_part_if_its_group_is_due_it(
     agents: int,
 ) -> None:
@@ -298,7 +299,10 @@ def test_a_maximum_admits_what_the_same_rate_does_to_one_agent_after_another() -
 
 @pytest.mark.parametrize(
     ("above", "burst", "inside"),
-    [("unlimited", 40, "most"), ("unlimited", 40, "below"), (1000, 1000, "below")],
+    [
+        ("unlimited", 40, "most"),
+        *thorough(("unlimited", 40, "below"), (1000, 1000, "below")),
+    ],
 )
 def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     above: float | str, burst: float, inside: str
@@ -328,7 +332,7 @@ def test_an_unlimited_group_with_a_maximum_is_held_to_it(
     ("mode", "callers"),
     [
         ("balanced", [0, 1]),
-        pytest.param("strict", [0, 1, 2, 3], marks=pytest.mark.thorough),
+        *thorough(("strict", [0, 1, 2, 3])),
     ],
 )
 def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
@@ -362,7 +366,7 @@ def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
 
 
 @pytest.mark.parametrize(
-    ("mode", "cost"), [("balanced", 10), ("strict", 1), ("strict", 10)]
+    ("mode", "cost"), [("balanced", 10), *thorough(("strict", 1)), ("strict", 10)]
 )
 def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) -> None:
     """Its weight is larger, but its own limit admits less than a half."""
@@ -395,9 +399,7 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     assert sum(admitted.values()) >= 0.95 * 140 * 16
 
 
-@pytest.mark.parametrize(
-    ("agents", "cost"), [(3, 10), pytest.param(8, 1, marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize(("agents", "cost"), [(3, 10), *thorough((8, 1))])
 def test_own_callers_of_a_strict_group_get_their_part_beside_one_inside_it(
     agents: int, cost: int
 ) -> None:

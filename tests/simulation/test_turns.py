@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.coordinator import Coordinator
 from headgate.simulation.controllers.controller import real_coordinator
@@ -99,8 +100,7 @@ def worst(result: Result) -> float:
     [
         (QUOTA, True),
         (10 * QUOTA, False),
-        pytest.param(QUOTA, False, marks=pytest.mark.thorough),
-        pytest.param(10 * QUOTA, True, marks=pytest.mark.thorough),
+        *thorough((QUOTA, False), (10 * QUOTA, True)),
     ],
 )
 def test_who_asks_seldom_is_not_starved_by_one_that_asks_often(
@@ -167,7 +167,7 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     [
         ([400.0, 10.5], [0.0, 2.0]),
         ([100.0, 100.0], [0.0, 3.0]),
-        pytest.param([20.0] * 10, [0.0] * 9 + [1.9], marks=pytest.mark.thorough),
+        *thorough(([20.0] * 10, [0.0] * 9 + [1.9])),
     ],
 )
 def test_who_believes_in_less_than_the_others_is_not_starved(

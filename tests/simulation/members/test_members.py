@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 from tests.simulation.members.members import (
     WALL_S,
     Members,
@@ -70,7 +71,7 @@ BOTH_BELOW = [
 
 @pytest.mark.parametrize(
     ("weight", "rates", "callers", "due"),
-    [*BELOW, *(pytest.param(*each, marks=pytest.mark.thorough) for each in BOTH_BELOW)],
+    [*BELOW, *thorough(*BOTH_BELOW)],
 )
 def test_what_groups_two_levels_below_may_not_use_goes_to_agents_beside_them(
     weight: float,
@@ -128,7 +129,9 @@ def test_an_older_version_beside_this_one_gets_its_part() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("groups", [["c0"], ["c0", "c1"], ["c0", "c1", "c2", "c3"]])
+@pytest.mark.parametrize(
+    "groups", [["c0"], *thorough(["c0", "c1"]), ["c0", "c1", "c2", "c3"]]
+)
 def test_callers_of_large_requests_that_heed_delays_get_what_flows_in_above(
     number: int, groups: list[str]
 ) -> None:
@@ -358,7 +361,7 @@ def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
     [
         *((100, 6000, 100, number) for number in (1, 2)),
         *((1e3, 6e4, 6e3, number) for number in (1, 2, 50)),
-        pytest.param(100, 6000, 100, 50, marks=pytest.mark.thorough),
+        *thorough((100, 6000, 100, 50)),
     ],
 )
 def test_processes_that_begin_before_the_api_tells_get_one_bucket(
@@ -532,7 +535,7 @@ def test_what_an_agent_spends_just_before_it_leaves_is_known_to_the_one_left(
     assert decision.delay_s == pytest.approx(199.0, abs=3.0)
 
 
-@pytest.mark.parametrize("later_s", [0.02, 0.04, 0.07, 0.15])
+@pytest.mark.parametrize("later_s", [0.02, *thorough(0.04, 0.07), 0.15])
 @pytest.mark.parametrize(("rate", "cost"), [(100.0 / 3600.0, 1.0), (10.0, 60.0)])
 def test_who_begins_just_after_another_is_told_no_delay_for_a_level_that_it_guesses(
     rate: float, cost: float, later_s: float

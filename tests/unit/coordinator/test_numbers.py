@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.coordinator import (
     Configuration,
@@ -111,7 +112,7 @@ class Cluster:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rate", [5.0, 300.0])
+@pytest.mark.parametrize("rate", [*thorough(5.0), 300.0])
 def test_one_limit_is_told_what_it_is_told_beside_another(
     kind: str, rate: float
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.scenario.parsing import parse_scenario
@@ -47,7 +48,7 @@ class Patient(BucketReplay):
 
 @pytest.mark.long
 @pytest.mark.parametrize("agents", [2, 8])
-@pytest.mark.parametrize("delay_s", [0.02, 0.1, 0.2])
+@pytest.mark.parametrize("delay_s", [0.02, *thorough(0.1), 0.2])
 def test_kip599_who_returns_after_the_delay_within_a_full_bucket_is_admitted(
     agents: int, delay_s: float
 ) -> None:

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.sample import thorough
 from tests.scenarios.world import DELAY_S, Process, World
 
 from headgate.coordinator import Vouched
@@ -109,7 +110,7 @@ def one_is_killed_and_a_newcomer_is_the_smallest(world: Strict) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("loss", [*thorough(0.0), 0.2])
 @pytest.mark.parametrize(
     "deaths",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.coordinator.escrow.seats import seated
 from headgate.simulation.scenario.parsing import parse_scenario
@@ -59,9 +60,11 @@ def test_of_two_that_own_half_a_seat_both_find_the_same_one_seated(mine: int) ->
     [
         (2, 1.16, 1.0, 2.0, 0.9, 0.8),
         (8, 1.16, 1.0, 2.0, 0.8, 0.6),
-        pytest.param(8, 1.16, 4.0, 2.0, 0.8, 0.5, marks=pytest.mark.thorough),
-        (8, 1.16, 4.0, 0.6, 0.8, 0.6),
-        pytest.param(4, 0.2, 2.0, 2.0, 0.8, 0.6, marks=pytest.mark.thorough),
+        *thorough(
+            (8, 1.16, 4.0, 2.0, 0.8, 0.5),
+            (8, 1.16, 4.0, 0.6, 0.8, 0.6),
+            (4, 0.2, 2.0, 2.0, 0.8, 0.6),
+        ),
     ],
 )
 def test_each_agent_has_its_turn(
@@ -87,7 +90,7 @@ def test_one_that_asks_for_most_leaves_the_others_their_turns() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("burst", "load"), [(2.25, 0.6), (2.25, 2.0), (5.0, 0.6), (5.0, 2.0)]
+    ("burst", "load"), [(2.25, 0.6), *thorough((2.25, 2.0), (5.0, 0.6)), (5.0, 2.0)]
 )
 def test_agents_that_ask_for_nothing_leave_the_burst_to_the_one_that_does(
     burst: float, load: float

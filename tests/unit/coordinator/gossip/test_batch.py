@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.coordinator import (
     Configuration,
@@ -210,7 +211,7 @@ def bus_of(coordinator: Coordinator) -> tuple[float, float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows_together", [1, 40, 1 << 13])
+@pytest.mark.parametrize("rows_together", [1, *thorough(40), 1 << 13])
 def test_reports_heard_together_do_what_they_do_one_by_one(
     rows_together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

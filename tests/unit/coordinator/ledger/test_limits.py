@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from tests.sample import thorough
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Configuration, Group, Limit
@@ -45,7 +46,7 @@ def test_of_a_group_without_a_limit_only_heartbeats_tell() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("phase_s", [0.0, 0.175, 0.4, 0.625, 0.9])
+@pytest.mark.parametrize("phase_s", [0.0, 0.175, *thorough(0.4, 0.625), 0.9])
 def test_from_the_moment_that_a_limit_is_set_everything_is_charged(
     phase_s: float,
 ) -> None:
