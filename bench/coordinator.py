@@ -3,7 +3,7 @@
 ``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
 time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
 of the rows changed, in PIP-82's sparse size (5,000 own groups × 5 agents), and for one
-limit whose callers are busy at every look.
+limit whose callers are busy at every look, and while an agent asks for levels.
 ``--grow FILE.svg`` measures how it grows in agents and groups, which five agents use
 or all, and draws the latter.
 """
@@ -35,6 +35,7 @@ from headgate.coordinator import (
     Rows,
     Settings,
 )
+from headgate.coordinator.membership.bootstrap import ANSWERS_MAX, Bootstrap, Moves
 from headgate.coordinator.table.arrays import FIELDS
 
 DIMENSION = "requests"
@@ -205,6 +206,24 @@ def measure_looks(agents: int) -> None:
     )
 
 
+def measure_asking(groups: int) -> None:
+    """Print what a report costs besides, while an agent asks for levels.
+
+    It is compared with all that the agent heard since it asked, up to what is kept.
+    """
+    asking, numbers = Bootstrap(), np.arange(groups)
+    asking.begin(0, None)
+    units, took = np.ones(groups), list[float]()
+    for n in range(4 * ANSWERS_MAX):
+        at, member = 0.01 * n, n % 50
+        began = thread_time()
+        asking.answer(numbers, units, units, member=member, reported_at=at)
+        asking.moved(Moves(numbers, units, np.full(groups, at + 0.1), member, at))
+        took.append(thread_time() - began)
+    each = 1e3 * median(took[2 * ANSWERS_MAX :])
+    print(f"a report of {groups} rows while asking for levels: {each:.2f} ms besides")
+
+
 GROW_AGENTS, GROW_GROUPS = (10, 30, 100, 300), (100, 1_000, 5_000, 20_000)
 GROW_USERS = 5
 """Agents per group in the second table, as in PIP-82."""
@@ -295,6 +314,8 @@ def main() -> None:
     )
     for agents in (3, 30):
         measure_looks(agents)
+    for groups in (1, 200):
+        measure_asking(groups)
     if quick:
         return
     for agents in (10, 30, 100, 300):

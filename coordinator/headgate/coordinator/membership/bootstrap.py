@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from headgate.coordinator.table.arrays import NOBODY
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.table.arrays import Floats, Ints
+    from headgate.coordinator.table.arrays import Flags, Floats, Ints
     from headgate.coordinator.table.index import Key
 
 ANSWERS_MAX = 256
-"""Most answers kept for one round; the median of more is no better."""
+"""Most answers kept for one round, and moves; the median of more is no better."""
 
 OLDER_S = 1.0
 """An answer that is older than the newest by more than this does not count: an agent
@@ -50,6 +52,17 @@ ANSWER = np.dtype(
     ]
 )
 """One row for each ledger whose level a report tells."""
+
+MOVE = np.dtype(
+    [
+        ("number", np.int64),
+        ("by", np.float64),
+        ("known_at", np.float64),
+        ("member", np.int64),
+        ("reported_at", np.float64),
+    ]
+)
+"""One row for each of `Moves`, with the same fields."""
 
 
 class Answered(NamedTuple):
@@ -84,25 +97,54 @@ class Moves(NamedTuple):
     member: int = -1
     reported_at: float = -inf
 
-    def correct(
-        self, rows: NDArray[np.void], reported_at: float, *, answered_before: bool
-    ) -> None:
-        """Compare an answer with what this agent's own level was when it left.
+    def rows(self) -> NDArray[np.void]:
+        """Return one row of `MOVE` for each ledger."""
+        rows = np.empty(len(self.numbers), dtype=MOVE)
+        rows["number"], rows["by"], rows["known_at"] = self[:3]
+        rows["member"], rows["reported_at"] = self.member, self.reported_at
+        return rows
 
-        Args:
-            rows: Of one member; changed.
-            reported_at: When their levels held.
-            answered_before: The answer came before these moves.
-        """
-        if not len(rows):
-            return
-        own = rows["member"][0] == self.member
-        knew = reported_at >= (self.reported_at if own else self.known_at)
-        differ = np.broadcast_to(knew == answered_before, self.by.shape)
-        if differ.any():
-            numbers, by = self.numbers[differ], self.by[differ]
-            _, at, of = np.intersect1d(rows["number"], numbers, return_indices=True)
-            rows["apart"][at] += -by[of] if answered_before else by[of]
+
+class Newest:
+    """The rows of the newest messages, in one array: a report is compared with all."""
+
+    def __init__(self, kind: np.dtype[np.void]) -> None:
+        self._buffer = np.empty(0, dtype=kind)
+        self._first = self._end = 0
+        self._lengths: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @property
+    def rows(self) -> NDArray[np.void]:
+        """All rows, the oldest first; fields may be changed."""
+        return self._buffer[self._first : self._end]
+
+    def append(self, rows: NDArray[np.void]) -> None:
+        """Add a message, and drop the oldest of too many."""
+        self._lengths.append(len(rows))
+        if len(self) > ANSWERS_MAX:
+            self._first += self._lengths.popleft()
+        if self._end + len(rows) > len(self._buffer):
+            kept = self.rows
+            size = len(kept) + len(kept) // 2 + len(rows)
+            self._buffer = np.empty(size, kept.dtype)
+            self._first, self._end = 0, len(kept)
+            self._buffer[: self._end] = kept
+        self._end += len(rows)
+        self._buffer[self._end - len(rows) : self._end] = rows
+
+    def forget(self, number: int) -> None:
+        """Leave the rows of a ledger without one."""
+        numbers = self.rows["number"]
+        numbers[numbers == number] = NOBODY
+
+    def clear(self) -> None:
+        """Drop all messages, and the memory that they took."""
+        self._lengths.clear()
+        self._first = self._end = 0
+        self._buffer = np.empty(0, self._buffer.dtype)
 
 
 @dataclass(slots=True)
@@ -146,8 +188,7 @@ class Bootstrap:
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
-        self._answers: deque[tuple[float, NDArray[np.void]]] = deque(maxlen=ANSWERS_MAX)
-        self._moves: deque[Moves] = deque(maxlen=ANSWERS_MAX)
+        self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
         self._stored: dict[Key, tuple[float, float]] = {}
         self.questions: set[Key] = set()
 
@@ -181,10 +222,8 @@ class Bootstrap:
     def forget(self, number: int) -> None:
         """Stop asking: the ledger is gone, and another one may get its number."""
         self._rounds.pop(number, None)
-        for n, (at, rows) in enumerate(self._answers):
-            self._answers[n] = at, rows[rows["number"] != number]
-        for moves in self._moves:
-            moves.numbers[moves.numbers == number] = -1
+        self._answers.forget(number)
+        self._moves.forget(number)
 
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with this agent's rows of these ledgers was published."""
@@ -217,24 +256,28 @@ class Bootstrap:
         rows = np.empty(len(numbers), dtype=ANSWER)
         rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
         rows["member"], rows["reported_at"] = member, reported_at
-        for moves in self._moves:
-            moves.correct(rows, reported_at, answered_before=False)
-        self._answers.append((reported_at, rows))
+        news = self._moves.rows[~_knew(self._moves.rows, member, reported_at)]
+        of, at = _same(news["number"], numbers)
+        np.add.at(rows["apart"], at, news["by"][of])
+        self._answers.append(rows)
 
     def moved(self, moves: Moves) -> None:
         """Note that this agent's own levels were corrected."""
-        for reported_at, rows in self._answers:
-            moves.correct(rows, reported_at, answered_before=True)
-        self._moves.append(moves)
+        rows, answers = moves.rows(), self._answers.rows
+        least = min(moves.reported_at, float(np.min(moves.known_at)))
+        late = np.flatnonzero(answers["reported_at"] >= least)
+        of, at = _same(answers["number"][late], moves.numbers)
+        told = answers[late[of]]
+        knew = _knew(rows[at], told["member"], told["reported_at"])
+        answers["apart"][late[of[knew]]] -= moves.by[at[knew]]
+        self._moves.append(rows)
 
     def moved_by(self, number: int, until: float) -> float:
         """Return by how many units others moved a ledger that all knew of by then."""
-        units = 0.0
-        for moves in self._moves:
-            if moves.member >= 0:  # else the API told it
-                known = (moves.numbers == number) & (moves.known_at <= until)
-                units += float(np.sum(moves.by, where=known))
-        return units
+        moves = self._moves.rows
+        known = (moves["number"] == number) & (moves["known_at"] <= until)
+        known &= moves["member"] >= 0  # else the API told it
+        return float(sum(moves["by"][known].tolist()))
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
@@ -293,13 +336,11 @@ class Bootstrap:
         self._moves.clear()
 
     def _medians(self) -> dict[int, Answered]:
-        if not self._answers:
+        if not len(self._answers.rows):
             return {}
-        newest = max(at for at, _ in self._answers)
         # Newest first, so that the newest answer of each member is the one that counts.
-        fresh = np.concatenate(
-            [rows for at, rows in reversed(self._answers) if at > newest - OLDER_S]
-        )
+        fresh = self._answers.rows[::-1]
+        fresh = fresh[fresh["reported_at"] > fresh["reported_at"].max() - OLDER_S]
         pairs = (fresh["number"] << 32) + fresh["member"]
         fresh = fresh[np.unique(pairs, return_index=True)[1]]
         by_level = fresh[np.lexsort((fresh["level"], fresh["number"]))]
@@ -312,3 +353,36 @@ class Bootstrap:
         medians = [(0.5 * (each[low] + each[high])).tolist() for each in columns]
         known = map(Answered, *medians)
         return dict(zip(numbers.tolist(), known, strict=True))
+
+
+def _knew(
+    moves: NDArray[np.void], member: Ints | int, reported_at: Floats | float
+) -> Flags:
+    """Return ``bool[K]``: a report left when its sender knew of a move.
+
+    Args:
+        moves: K rows.
+        member: The sender, ``int64[K]`` or one for all.
+        reported_at: When it left, ``float64[K]`` or one for all.
+    """
+    own = moves["member"] == member
+    since = np.where(own, moves["reported_at"], moves["known_at"])
+    knew: Flags = reported_at >= since
+    return knew
+
+
+def _same(numbers: Ints, among: Ints) -> tuple[Ints, Ints]:
+    """Return the positions of those numbers that are in both, in each of the two.
+
+    Args:
+        numbers: Any; in their order.
+        among: Each at most once.
+    """
+    if not len(numbers) or not len(among):
+        none = np.empty(0, dtype=np.int64)
+        return none, none
+    order = np.argsort(among)
+    at = np.searchsorted(among, numbers, sorter=order)
+    at = order[np.minimum(at, len(among) - 1)]
+    of = np.flatnonzero(among[at] == numbers)
+    return of, at[of]

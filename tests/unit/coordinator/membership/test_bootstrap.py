@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import chain, product
 from math import nan
+from statistics import median
 
 import numpy as np
 import pytest
@@ -10,8 +13,10 @@ from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Configured, Restored
 from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
+from headgate.coordinator.membership import bootstrap
 from headgate.coordinator.membership.bootstrap import (
     ANSWERS_MAX,
+    OLDER_S,
     Answered,
     Bootstrap,
     Moves,
@@ -130,6 +135,98 @@ def test_an_answer_is_compared_with_what_its_sender_knew(
     if came_first:
         joining.moved(moves)
     assert apart(joining) == [0.0]
+
+
+FEW = 20
+"""Answers and moves that are kept in a test."""
+
+
+class Listed:
+    """What a round keeps, one by one: answers and moves as dictionaries."""
+
+    def __init__(self) -> None:
+        self.answers: deque[list[dict[str, float]]] = deque(maxlen=FEW)
+        self.moves: deque[list[dict[str, float]]] = deque(maxlen=FEW)
+
+    @staticmethod
+    def _concerns(
+        answer: dict[str, float], move: dict[str, float]
+    ) -> tuple[bool, bool]:
+        own = answer["member"] == move["member"]
+        knew = answer["at"] >= (move["at"] if own else move["known_at"])
+        return answer["number"] == move["number"], knew
+
+    def answer(self, rows: list[dict[str, float]]) -> None:
+        for answer, move in product(rows, chain(*self.moves)):
+            if self._concerns(answer, move) == (True, False):
+                answer["apart"] += move["by"]
+        self.answers.append(rows)
+
+    def moved(self, rows: list[dict[str, float]]) -> None:
+        for move, answer in product(rows, chain(*self.answers)):
+            if self._concerns(answer, move) == (True, True):
+                answer["apart"] -= move["by"]
+        self.moves.append(rows)
+
+    def forget(self, number: int) -> None:
+        for rows in chain(self.answers, self.moves):
+            rows[:] = [row for row in rows if row["number"] != number]
+
+    def moved_by(self, number: int, until: float) -> float:
+        known = [m for m in chain(*self.moves) if m["known_at"] <= until]
+        return sum(move["by"] for move in known if move["number"] == number)
+
+    def apart(self, number: int) -> float:
+        newest = max(answer["at"] for answer in chain(*self.answers))
+        fresh = [a for a in chain(*self.answers) if a["at"] > newest - OLDER_S]
+        of = {a["member"]: a["apart"] for a in fresh if a["number"] == number}
+        return median(of.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_answers_and_moves_count_as_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than are kept, with a ledger that is forgotten meanwhile."""
+    monkeypatch.setattr(bootstrap, "ANSWERS_MAX", FEW)
+    random = np.random.default_rng(seed)
+    joining, listed = asked(0, 1, 2, 3, answered=False), Listed()
+    for step in range(200):
+        at, member = 9.0 + step * 5e-3 - random.uniform(0.0, 0.2), step * step % 7
+        of = random.permutation(4)[: random.integers(1, 5)]
+        units = random.uniform(-9.0, 9.0, len(of)).round(3)
+        known_at = at + random.uniform(0.0, 0.2, len(of))
+        rows: list[dict[str, float]] = [
+            {
+                "number": n,
+                "apart": u,
+                "by": u,
+                "known_at": k,
+                "at": at,
+                "member": member,
+            }
+            for n, u, k in zip(of, units, known_at, strict=True)
+        ]
+        if step % 2:
+            joining.answer(of, units, units, member=member, reported_at=at)
+            listed.answer(rows)
+        else:
+            joining.moved(Moves(of, units, known_at, member, at))
+            listed.moved(rows)
+        if step == 195:
+            joining.forget(0)
+            listed.forget(0)
+            joining.begin(0, None)
+    joining.asked(2, np.array([0]))
+    joining.echoed(2, 10.0)
+    for number, until in product((0, 1), (9.9, 10.1)):
+        moved = listed.moved_by(number, until)
+        assert joining.moved_by(number, until) == pytest.approx(moved)
+    found = joining.finish(99.0)
+    for number in range(4):
+        answered, _ = found[number]
+        assert answered is not None
+        assert answered.apart == pytest.approx(listed.apart(number))
 
 
 HOURLY = 1000.0 / 3600.0
