@@ -2,7 +2,7 @@
 
 ``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
 time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
-of the rows changed, in PIP-82's sparse size (5,000 own groups × 5 agents), and for one
+of the rows changed, in PIP-82's sparse size (5,000 own groups × 5 agents), for one
 limit whose callers are busy at every look, and while an agent asks for levels.
 ``--grow FILE.svg`` measures how it grows in agents and groups, which five agents use
 or all, and draws the latter.

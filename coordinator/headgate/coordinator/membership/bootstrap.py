@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headgate.coordinator.table.arrays import NOBODY
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -32,7 +30,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Key
 
 ANSWERS_MAX = 256
-"""Most answers kept for one round, and moves; the median of more is no better."""
+"""Most answers kept for one round, and most moves: the median of more is no better."""
+
+FORGOTTEN = -1
+"""Number in the rows of a ledger that is gone; no ledger has it."""
 
 OLDER_S = 1.0
 """An answer that is older than the newest by more than this does not count: an agent
@@ -138,7 +139,7 @@ class Newest:
     def forget(self, number: int) -> None:
         """Leave the rows of a ledger without one."""
         numbers = self.rows["number"]
-        numbers[numbers == number] = NOBODY
+        numbers[numbers == number] = FORGOTTEN
 
     def clear(self) -> None:
         """Drop all messages, and the memory that they took."""
