@@ -26,12 +26,15 @@ from headgate.simulation.controllers.controller import (
     real_coordinator,
 )
 from headgate.simulation.kept_runs import at_least_one
+from headgate.simulation.measure.admissions import merged
 from headgate.simulation.measure.excess import over_explained
 from headgate.simulation.measure.reference_bucket import central_of
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.world.engine import SimulationEngine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.simulation.scenario.scenario import Scenario
 
 Piece = dict[str, object]
@@ -80,41 +83,58 @@ def main() -> None:
         "--delay-ms", type=at_least_one, help="of all buses, with up to as much jitter"
     )
     options = parser.parse_args()
-    herds: list[Herd] = []
     with ProcessPoolExecutor(options.workers) as pool:
         seeds = parse_seeds(options.seeds)
-        for herd in pool.map(partial(run, delay_ms=options.delay_ms), seeds):
-            if herd is None:
-                continue
-            herds.append(herd)
-            if herd.over or herd.under:
-                print(
-                    f"{herd.seed:4} {herd.title}: total {herd.total:.3f}, "
-                    f"unexplained excess {max(0.0, herd.unexplained):.2f} of the burst",
-                    flush=True,
-                )
+        show("herds", pool.map(partial(run, delay_ms=options.delay_ms), seeds))
+
+
+def show(name: str, runs: Iterable[Herd | None]) -> None:
+    """Print the runs that miss the goal as they come, and then how many there were."""
+    herds: list[Herd] = []
+    for herd in runs:
+        if herd is None:
+            continue
+        herds.append(herd)
+        if herd.over or herd.under:
+            print(
+                f"{herd.seed:4} {herd.title}: total {herd.total:.3f}, "
+                f"unexplained excess {max(0.0, herd.unexplained):.2f} of the burst",
+                flush=True,
+            )
+    if not herds:
+        print(f"no {name}: nothing was admitted")
+        return
     over = sum(herd.over for herd in herds)
     worst = max(0.0, *(herd.unexplained for herd in herds))
     under = sum(herd.under for herd in herds)
     print(
-        f"{len(herds)} herds: {over} over, by {worst:.2f} of the burst at worst; "
+        f"{len(herds)} {name}: {over} over, by {worst:.2f} of the burst at worst; "
         f"{under} below {LEAST_TOTAL}; mean total {mean(h.total for h in herds):.4f}"
     )
 
 
 def run(seed: int, delay_ms: int | None = None) -> Herd | None:
     """Run a herd; None if nothing was admitted."""
-    scenario, title = herd_of(seed, delay_ms)
+    return measured(*herd_of(seed, delay_ms), seed)
+
+
+def measured(
+    scenario: Scenario, title: str, seed: int, *, unknown_s: float = 0.0
+) -> Herd | None:
+    """Run a scenario, and judge its first group with all inside it.
+
+    None if nothing was admitted.  `unknown_s` is added to the age of information.
+    """
     engine = SimulationEngine(
         scenario, seed=seed, strategy="headgate", make_controller=real_coordinator
     )
     run = engine.run()
     run.central = central_of(run)
-    central = run.central[0][1]
-    _, over, explained = over_explained(run, 0)
+    central = merged(run.central)[1]
+    _, over, explained = over_explained(run, 0, unknown_s=unknown_s)
     if not len(over) or not len(central):
         return None
-    admitted = sum(float(units.sum()) for _, units in run.admitted[0])
+    admitted = sum(float(u.sum()) for group in run.admitted for _, u in group)
     return Herd(
         seed=seed,
         title=title,
