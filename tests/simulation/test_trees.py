@@ -123,6 +123,105 @@ def test_groups_inside_another_together_spend_no_more_than_that_one_has() -> Non
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
+def burst_of(agents: int, who: list[str], asked: float, **limit: float) -> Scenario:
+    """Return agents that hardly use some groups, and then want a burst of `who`.
+
+    They ask for so many units within a tenth of a second, and don't come back.
+    """
+    each = asked / 0.1 / agents / len(who)
+    burst = {"from": 10, "until": 10.1, "arrivals": "even", "rate": each}
+    return parse_scenario(
+        {
+            "seconds": 12,
+            "group": [
+                {"name": "above", **limit},
+                *({"name": name, "parent": "above", **limit} for name in "ab"),
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                *({"group": name, "rate": 0.2, "arrivals": "even"} for name in "ab"),
+                {"group": "above", "rate": 0.2, "arrivals": "even"},
+                *({"group": name, **burst} for name in who),
+            ],
+        },
+        name="burst",
+    )
+
+
+@pytest.mark.parametrize("who", [["above"], ["a"], ["above", "a"]])
+@pytest.mark.parametrize(
+    ("rate", "burst"), [(10.0, 600.0), *thorough((100.0, 100.0), (20.0, 20_000.0))]
+)
+@pytest.mark.parametrize("agents", [1, *thorough(3)])
+def test_a_large_burst_of_own_callers_or_of_a_group_inside_is_admitted(
+    agents: int, rate: float, burst: float, who: list[str]
+) -> None:
+    """Own callers got a third of it, even of a process that is alone."""
+    scenario = burst_of(agents, who, 0.6 * burst, rate=rate, burst=burst)
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("agents", "asked", "lasts", "mode"),
+    [(1, "between", 0.2, "strict"), (4, "inside", 0.3, "balanced")],
+)
+def test_a_large_burst_on_the_second_and_third_level_is_admitted(
+    agents: int, asked: str, lasts: float, mode: str
+) -> None:
+    """What is left above is left to permits, too, and is divided once."""
+    limit = {"rate": 20, "burst": 2000}
+    between = {"name": "between", "parent": "above", "mode": mode, **limit}
+    burst = {"from": 10, "until": 10 + lasts, "rate": 1200 / lasts / agents}
+    scenario = parse_scenario(
+        {
+            "seconds": 14,
+            "group": [
+                {"name": "above", **limit},
+                between,
+                {"name": "inside", "parent": "between", **limit},
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                {"group": "inside", "rate": 0.2, "arrivals": "even"},
+                {"group": asked, "arrivals": "even", **burst},
+            ],
+        },
+        name="levels",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("agents", [1, *thorough(2)])
+@pytest.mark.parametrize("at", [*thorough(4.0), 6.0])
+def test_a_group_at_rest_knows_that_the_one_beside_it_has_used_what_was_left(
+    agents: int, at: float
+) -> None:
+    """It might spend what was left when nobody had used anything yet."""
+    inside = {"parent": "above", "rate": 1000, "burst": 1000}
+    scenario = parse_scenario(
+        {
+            "seconds": 8,
+            "group": [
+                {"name": "above", "rate": 100, "burst": 1000},
+                *({"name": name, **inside} for name in "ab"),
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                {"group": "a", "rate": 1},
+                {"group": "a", "rate": 2000, "from": 2, "agents": [0]},
+                {"group": "b", "rate": 20_000, "from": at, "until": at + 0.1},
+            ],
+        },
+        name="rest",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+
+
 @pytest.mark.parametrize("seed", [1, *thorough(2)])
 def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) -> None:
     scenario = four_inside(20, rate=50, cost=40)

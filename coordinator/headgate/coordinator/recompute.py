@@ -180,6 +180,8 @@ class Recomputation:
         if not computed:
             return []
         on = self.conditions(now)
+        for block in computed:
+            block.surplus_left.fill(0.0)
         # Parents first: what they have left decides what their children may take.
         for depth in range(self._state.limits.depths):
             for block, due in computed.items():
@@ -187,7 +189,7 @@ class Recomputation:
                 if len(slots):
                     arrives_at = self._calculate_block(block, slots, on)
                     self.arrives_at = min(self.arrives_at, arrives_at)
-            self._pass_down(depth, computed)
+            self._pass_down(depth, computed, local)
         lease_s = self._state.members.lease_of(None)
         changes: list[SetCeilings] = []
         for block, rows, slots in _own_rows(local, computed):
@@ -201,14 +203,24 @@ class Recomputation:
                 changes.append(change)
         return changes
 
-    def _pass_down(self, depth: int, computed: dict[LedgerBlock, Flags]) -> None:
-        """Tell the children of computed ledgers with so many limits above them."""
+    def _pass_down(
+        self, depth: int, computed: dict[LedgerBlock, Flags], local: LocalBuckets
+    ) -> None:
+        """Tell the children of computed ledgers with so many limits above them.
+
+        Those whose buckets must know are added to the `computed` ones.
+        """
         limits, table = self._state.limits, self._state.table
         for parent in limits.children:
             if parent in table and len(limits.ancestors[parent]) == depth:
                 block, slot = table.at(parent)
                 if block in computed and computed[block][slot]:
-                    pass_down(parent, limits, table, self._state.wall_s)
+                    wall_s, called = self._state.wall_s, local.called(parent)
+                    changed = pass_down(parent, limits, table, wall_s, called=called)
+                    for inside, at in () if self._state.observing else changed:
+                        if inside not in computed:
+                            computed[inside] = np.zeros(inside.capacity, np.bool_)
+                        computed[inside][at] = True
 
     def _calculate_block(
         self, block: LedgerBlock, slots: Ints, on: Conditions

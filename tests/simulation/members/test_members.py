@@ -25,6 +25,7 @@ from tests.simulation.members.members import (
 )
 
 from headgate.coordinator import Configuration, Configured, Group, Limit, Restored
+from headgate.coordinator.allocation.inside import is_parent
 
 if TYPE_CHECKING:
     from headgate.coordinator import Report
@@ -673,6 +674,36 @@ def test_a_maximum_of_a_calendar_limit_below_counts_as_its_limit() -> None:
     members = Members(configured(*groups), 2)
     passed = admitted(members, {0: "b", 1: "beside"}, 150.0, 15.0)
     assert passed == pytest.approx([50, 950], rel=0.06)
+
+
+def test_a_maximum_of_a_calendar_limit_holds_while_the_group_above_is_full() -> None:
+    most = replace(limit(1e6), period="day", period_s=86_400.0, maximum=5.0 * 86_400.0)
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0, 25.0),)),
+        Group(id=2, name="a", limits=(most,), parent=1),
+    )
+    members = Members(configured(*groups), 1)
+    assert admitted(members, {0: "a"}, 150.0, 15.0) == pytest.approx([50], abs=6)
+
+
+def test_a_group_is_as_any_other_once_those_inside_it_are_no_longer_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own callers were held for good to what was left when that ended."""
+    monkeypatch.setattr("headgate.agent.enforcement.enforcer.RETAIN_S", 2.0)
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0),)),
+        Group(id=2, name="c", limits=(limit(100.0),), parent=1),
+    )
+    members = Members(configured(*groups), 1)
+    state: CoordinatorState = vars(members.all[0].coordinator)["_state"]
+    members.ask(0, "c")
+    for second in range(1, 8):
+        members.run(float(second))
+        members.ask(0, "p")
+    assert list(state.table) == [("requests", 1)]
+    block, slot = state.table.at(("requests", 1))
+    assert not is_parent(block, slice(slot, slot + 1)).any()
 
 
 def test_few_own_callers_beside_many_that_a_group_inside_refuses_get_their_part() -> (

@@ -92,6 +92,7 @@ def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
         reserve=reserve,
     )
     block.bucket_knows[slots] = True
+    block.left_told[slots] = block.left_above[slots]
     new = hold_inside(block, slots, new, on)
     if on.cut_off or not on.quorate:
         new = _cut_off(block, slots, new, most, on)

@@ -35,13 +35,13 @@ alone, own callers would lack those of agents that only use children.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headgate.coordinator.allocation.conditions import ROUNDING
-from headgate.coordinator.allocation.inside import left_inside
+from headgate.coordinator.allocation.inside import left_inside, surplus_of
 from headgate.coordinator.allocation.max_min import water_level
 from headgate.coordinator.table.arrays import NOBODY
 
@@ -59,6 +59,10 @@ children, that part counts as none."""
 
 LEAST_INSIDE = 1e-3
 """Least weight that is reported: without any, an agent has told nothing."""
+
+LEFT_CHANGED = 0.1
+"""Change of what is left above, as a part of it, of which a group inside is told even
+if nobody uses it: its callers may start at any time."""
 
 LEAST_WEIGHT = 0.1
 """What is used beside the children that are tracked here weighs at least this part of
@@ -158,14 +162,20 @@ def beside_of(
     return capped
 
 
-def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
+def pass_down(
+    parent: Key, limits: Limits, table: Table, wall_s: float, *, called: bool
+) -> list[tuple[LedgerBlock, int]]:
     """Set the parts of the children of a ledger that was just computed.
 
     Args:
         parent: Its key.
         limits: The limits in force.
-        table: All ledgers; those of the children are changed.
+        table: All ledgers; the parent's and those of the children are changed.
         wall_s: Wall clock, for calendar periods.
+        called: The parent has own callers here, or had.
+
+    Returns:
+        Block and column of each child whose bucket must be told of the change.
     """
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
@@ -173,7 +183,8 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     above.due_inside[slot] = 0.0
     if not siblings:
         above.inside[0, slot] = 1.0  # its own callers
-        return
+        above.own_callers[slot] = nan
+        return []
     unlimited = bool(above.unlimited[slot])
     available = inf if unlimited else float(above.available[slot])
     places = [table.at(key) for key in siblings]
@@ -192,15 +203,17 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     steady = inf if unlimited else float(above.rate[slot])
     usual = fill(steady, branches)[0] if available < steady else parts
     slack = max(0.0, available - sum(parts)) / len(siblings)
-    due = sum(part * b.own for part, b in zip(usual, branches, strict=True))
+    due = [part * b.own for part, b in zip(usual, branches, strict=True)]
     # What nobody else has heard of, others don't leave to this agent.
-    above.due_inside[slot] = min(due, steady, float(above.known_demand[slot]))
-    left = inf if unlimited else float(left_inside(above, slot))
-    left = min(left, float(above.left_above[slot]))
-    if steady <= 0.0:
-        left = min(left, -1.0)  # closed, whatever it holds
-    elif left > 0.0:
-        left /= len(siblings)
+    above.due_inside[slot] = min(sum(due), steady, float(above.known_demand[slot]))
+    whole = max(sum(parts), 1e-200)
+    # A maximum caps the rate, whatever the parent holds.
+    at_once = [
+        part * b.own / whole if b.maximum == inf else 0.0
+        for part, b in zip(parts, branches, strict=True)
+    ]
+    top = not limits.ancestors[parent]
+    _leave(above, slot, places, due, at_once, top=top, called=called)
     wait_s = max(
         _debt_s(above, slot, limits.calendar.get(parent), wall_s),
         float(above.wait_above_s[slot]),
@@ -209,11 +222,87 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         most = branches[n].maximum
         block.parent_cap[at] = min(parts[n] + slack, most)
         block.part_above[at] = min(usual[n] + slack, most)
-        block.left_above[at] = left
         block.wait_above_s[at] = wait_s if most > 0.0 else inf
     above.own_callers[slot] = beside[0]
     weight = above.weight[:, slot]
     above.own_callers_theta[slot] = water_level(beside, weight, parts[-1])
+    return [place for place in places if _changed(*place)]
+
+
+def _leave(
+    above: LedgerBlock,
+    slot: int,
+    places: Sequence[tuple[LedgerBlock, int]],
+    due: Sequence[float],
+    at_once: Sequence[float],
+    *,
+    top: bool,
+    called: bool,
+) -> None:
+    """Divide what is left of a parent among the buckets of this agent that spend it.
+
+    A surplus, which rates would only give away over the horizon, may be spent at once,
+    by each agent and branch in proportion to its part: so a large burst is used as fast
+    as callers want it, and weights count as they do for rates.
+
+    Args:
+        above: The parent's block, changed.
+        slot: Its column.
+        places: Block and column of each child; they are changed.
+        due: Units/s that each branch is due here; the last one is the own callers'.
+        at_once: What each may spend here of a surplus, as a part of what all may.
+        top: The parent has no parent itself.
+        called: Its own bucket is asked, too.
+    """
+    unlimited, strict = bool(above.unlimited[slot]), bool(above.strict[slot])
+    left = inf if unlimited else float(left_inside(above, slot))
+    left = min(left, float(above.left_above[slot]))
+    if not unlimited and above.rate[slot] <= 0.0:
+        left = min(left, -1.0)  # closed, whatever it holds
+    # Of its own level, permits tell the callers of a strict group what they may spend.
+    above.left_own[slot] = min(left, 0.0)
+    if strict and left >= 0.0:
+        above.left_own[slot] = above.left_above[slot]
+    shared = called and not strict
+    buckets = len(places) + shared
+    lefts = _divided(left, due[:buckets], float(above.rate[slot]))
+    at_once = at_once[:buckets]
+    # The level of a strict group is shared over the horizon: permits come first.
+    surplus = 0.0 if strict else inf if unlimited else float(surplus_of(above, slot))
+    # From above comes what all that this agent has here may spend.
+    given = inf if top else float(above.surplus_left[slot])
+    each = min(surplus, given / max(sum(at_once), 1e-200))
+    spent = [
+        min(here, each * part) if part > 0.0 else 0.0
+        for here, part in zip(lefts, at_once, strict=True)
+    ]
+    for n, (block, at) in enumerate(places):
+        block.left_above[at], block.surplus_left[at] = lefts[n], spent[n]
+    above.surplus_left[slot] = 0.0
+    if shared:
+        above.left_own[slot], above.surplus_left[slot] = lefts[-1], spent[-1]
+
+
+def _divided(left: float, due: Sequence[float], rate: float) -> list[float]:
+    """Return what of the units that are `left` each bucket may spend.
+
+    Until the next look no bucket knows what the others spend.  Of one half each gets
+    the part that it is `due` of the rate, units/s; all the rest is divided evenly,
+    because nobody knows who will start next.  What is overdrawn holds for all.
+    """
+    if not 0.0 < left < inf:
+        return [left] * len(due)
+    by_due = [0.5 * each / max(sum(due), rate) for each in due]
+    even = (1.0 - sum(by_due)) / len(due)
+    return [left * (part + even) for part in by_due]
+
+
+def _changed(block: LedgerBlock, slot: int) -> bool:
+    """Return whether what is left above a group differs from what its bucket knows."""
+    left, told = float(block.left_above[slot]), float(block.left_told[slot])
+    cost = float(block.cost[0, slot])
+    left, told = max(left, -cost), max(told, -cost)
+    return abs(left - told) > cost + LEFT_CHANGED * min(left, told)
 
 
 def _used(

@@ -29,6 +29,11 @@ PARENT_LEAVES_S = 0.2
 """Longest delay for a group inside another one that owes nothing, seconds: then it is
 known who else wants something."""
 
+BURST_PARTS = 2.0
+"""A surplus above may be spent at once if this agent's part of it exceeds so many times
+what a bucket may hold by its rate.  Below that, reports that are late look like one,
+and an agent that is due a fifth got a quarter."""
+
 OVERDRAWN_S = 0.2
 """Seconds of an even part of its rate, or of what it is due there if that is more, by
 which an agent may overdraw a group with others inside: callers there go by rates.  With
@@ -63,14 +68,24 @@ def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
     return greater(spare, 0.0) + lesser(spare + usual, 0.0)
 
 
+def surplus_of(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return ``float64[K]`` units of a level beyond what all may spend unseen.
+
+    What the others expect this agent to have spent already counts as spent.
+    """
+    holds = block.belief[slots] - block.aside_in_all[slots]
+    holds = holds + lesser(block.unheeded[slots], 0.0)
+    return greater(holds - block.margin[slots], 0.0)
+
+
 def hold_inside(
     block: LedgerBlock, slots: Index, new: Ceilings, on: Conditions
 ) -> Ceilings:
     """Hold groups inside others to their part of the parent's rate.
 
     Their room is a bucket that fills at this agent's part of the parent's rate, up to
-    what is left to this agent above, and that reports don't empty, unless that was
-    overdrawn.
+    its part of what is left to this agent above, and that reports don't empty, unless
+    that was overdrawn.  A large surplus above is put into it at once.
     """
     inside = is_inside(block, slots)
     if not some(inside):
@@ -96,11 +111,16 @@ def hold_inside(
     share = lesser(demand, most)
     refill_s = block.burst[slots] / greater(rate, 1e-200)
     bucket_s = lesser(0.25 * refill_s, PARENT_S)
-    room = greater(ceiling * bucket_s, root(0.5 * share * cost))
-    left = block.left_above[slots]
-    room = greater(room, chosen(left < inf, lesser(left, new.room), 0.0))
-    own = chosen(parent, left_inside(block, slots), 0.0)
-    overdrawn = greater(-lesser(left, own), 0.0)
+    by_rate, noise = ceiling * bucket_s, root(0.5 * share * cost)
+    room = greater(by_rate, noise)
+    left = chosen(parent, block.left_own[slots], block.left_above[slots])
+    may_hold = chosen(left < inf, lesser(left, new.room), 0.0)
+    # A surplus may be spent at once; without one the bucket knows its room best.
+    surplus = lesser(block.surplus_left[slots], may_hold)
+    burst = surplus > greater(BURST_PARTS * by_rate, noise)
+    at_once = chosen(burst, surplus, nan)
+    room = greater(room, may_hold)
+    overdrawn = greater(-left, 0.0)
     # Debts of the groups above lower the ceiling, so a large request would be paid for
     # twice: there, and here.
     part_above = block.part_above[slots]
@@ -117,7 +137,7 @@ def hold_inside(
         inside,
         share=share,
         ceiling=ceiling,
-        room=nan,
+        room=at_once,
         window=room,
         expected_rate=refill,
         room_cap=chosen(overdrawn > 0.0, closed, room),

@@ -302,6 +302,11 @@ class LocalBuckets:
             rate, passes = self.demand.rate, self.passes
             self.usable, self.beyond = self._families.add_up(self.usable, rate, passes)
 
+    def called(self, key: Key) -> bool:
+        """Return whether a bucket was ever asked itself, not only others inside it."""
+        at = self.at.get(key)
+        return at is not None and self.counted.item(at) + self._raw_refused.item(at) > 0
+
     def _raw(self) -> Floats:
         raw: Floats = self.counted + self._raw_refused
         return raw

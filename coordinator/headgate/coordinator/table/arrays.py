@@ -183,8 +183,11 @@ class LedgerBlock:
     passes: Floats = _ledger("part of λ that counts for its parent", fill=1.0)
     part_above: Floats = _ledger("units/s: that, while nothing is owed there", fill=inf)
     left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
+    left_told: Floats = _ledger("units: the same as its bucket was told", fill=inf)
+    surplus_left: Floats = _ledger("units: to spend at once, of a surplus just found")
     wait_above_s: Floats = _ledger("s: until the groups above owe nothing")
     own_callers: Floats = _ledger("units/s: λ of a parent's own callers; NaN", fill=nan)
+    left_own: Floats = _ledger("units: left to them; < 0: overdrawn", fill=inf)
     branch_theta: Floats = _ledger("units/s: water level of what is inside")
     own_callers_theta: Floats = _ledger("units/s: water level of such callers")
     # Strict ledgers.
