@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.command import parse_seeds
+from headgate.simulation.command import InvalidOption, parse_seeds
 from headgate.simulation.controllers.controller import (
     real_coordinator,
 )
@@ -77,15 +77,25 @@ class Herd:
 def main() -> None:
     """Run the herds, and print those that miss the goal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seeds", default="1-120", help="as in headgate simulate")
-    parser.add_argument("--workers", type=at_least_one, default=2)
     parser.add_argument(
         "--delay-ms", type=at_least_one, help="of all buses, with up to as much jitter"
     )
-    options = parser.parse_args()
+    options = options_of(parser)
     with ProcessPoolExecutor(options.workers) as pool:
-        seeds = parse_seeds(options.seeds)
-        show("herds", pool.map(partial(run, delay_ms=options.delay_ms), seeds))
+        runs = pool.map(partial(run, delay_ms=options.delay_ms), options.seeds)
+        show("herds", runs)
+
+
+def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return what the command line asks for, with `seeds` and `workers`."""
+    parser.add_argument("--seeds", default="1-120", help="as in headgate simulate")
+    parser.add_argument("--workers", type=at_least_one, default=2)
+    options = parser.parse_args()
+    try:
+        options.seeds = parse_seeds(options.seeds)
+    except InvalidOption as error:
+        parser.error(str(error))
+    return options
 
 
 def show(name: str, runs: Iterable[Herd | None]) -> None:

@@ -17,10 +17,8 @@ import random
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
-from bench.rules.herds import Herd, measured, show
+from bench.rules.herds import Herd, measured, options_of, show
 
-from headgate.simulation.command import parse_seeds
-from headgate.simulation.kept_runs import at_least_one
 from headgate.simulation.scenario.parsing import parse_scenario
 
 if TYPE_CHECKING:
@@ -33,11 +31,9 @@ LONGER_S = 0.2
 def main() -> None:
     """Run the trees, and print those that miss the goal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seeds", default="1-120", help="as in headgate simulate")
-    parser.add_argument("--workers", type=at_least_one, default=2)
-    options = parser.parse_args()
+    options = options_of(parser)
     with ProcessPoolExecutor(options.workers) as pool:
-        show("trees", pool.map(run, parse_seeds(options.seeds)))
+        show("trees", pool.map(run, options.seeds))
 
 
 def run(seed: int) -> Herd | None:
