@@ -2,7 +2,8 @@
 
 ``.venv/bin/python bench/rules/inside.py`` prints, for several numbers of groups inside,
 what the one around them admits against one central bucket, and by how much it exceeds
-README's bound, units.  Callers don't return.  It takes two minutes of a core.
+README's bound, units.  Callers don't return.  First, the same where its own callers
+want it.  It takes two minutes of a core.
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ from headgate.simulation.measure.excess import over_explained
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import simulate
 
-AGENTS = 4
 RATE, BURST = 200.0, 1000.0
 STARTS_S = 3.0
 
+LIGHTLY = 1.0
+"""Units/s of each agent in each group, from the start, before own callers want more."""
+
 
 class Case(NamedTuple):
-    """Demand of each agent in each of the groups inside."""
+    """Demand of each agent in each of the groups inside, or of own callers."""
 
     name: str
     inside: int
     rate: float
     cost: float
     lasts_s: float
+    agents: int = 4
+    own: bool = False
 
 
 CASES = (
+    Case("flash of one agent's own callers", 2, 6000.0, 2.0, 0.1, 1, own=True),
+    Case("flash of three agents' own callers", 2, 2000.0, 2.0, 0.1, 3, own=True),
     Case("flash", 1, 5000.0, 2.0, 0.1),
     Case("flash", 4, 5000.0, 2.0, 0.1),
     Case("flash", 8, 5000.0, 2.0, 0.1),
@@ -60,6 +67,8 @@ def measured(case: Case, seed: int) -> tuple[float, float]:
         "from": STARTS_S,
         "until": until_s,
     }
+    groups = ["around"] if case.own else names
+    lightly = ["around", *names] if case.own else []
     scenario = parse_scenario(
         {
             "seconds": max(6.0, until_s),
@@ -67,8 +76,11 @@ def measured(case: Case, seed: int) -> tuple[float, float]:
                 {"name": "around", **limit},
                 *({"name": name, "parent": "around", **limit} for name in names),
             ],
-            "agents": {"count": AGENTS},
-            "demand": [{"group": name, **demand} for name in names],
+            "agents": {"count": case.agents},
+            "demand": [
+                *({"group": name, "rate": LIGHTLY} for name in lightly),
+                *({"group": name, **demand} for name in groups),
+            ],
         },
         name=case.name,
     )

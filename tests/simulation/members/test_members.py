@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -684,6 +685,32 @@ def test_a_maximum_of_a_calendar_limit_holds_while_the_group_above_is_full() -> 
     )
     members = Members(configured(*groups), 1)
     assert admitted(members, {0: "a"}, 150.0, 15.0) == pytest.approx([50], abs=6)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("rate", "burst", "cost"), [(10, 600, 1), (1000, 60_000, 6000)]
+)
+def test_own_callers_that_come_back_get_a_large_burst_within_a_few_looks(
+    number: int, rate: float, burst: float, cost: float
+) -> None:
+    """Agents and limiters as users have them; 0.6 of a burst of a minute."""
+    groups = (
+        Group(id=1, name="p", limits=(limit(rate, burst),)),
+        Group(id=2, name="c", limits=(limit(rate, burst),), parent=1),
+    )
+    members = Members(configured(*groups), number)
+    for second in range(1, 4):
+        members.run(float(second))
+        for n, group in product(range(number), "pc"):
+            members.ask(n, group)
+    left = [round(0.6 * burst / cost / number)] * number
+    for look in range(1, 13):
+        members.run(4.0 + 0.025 * look)
+        for n in range(number):
+            while left[n] and members.ask(n, "p", cost):
+                left[n] -= 1
+    assert sum(left) == 0
 
 
 def test_a_group_is_as_any_other_once_those_inside_it_are_no_longer_used(
