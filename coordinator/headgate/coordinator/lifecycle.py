@@ -12,9 +12,10 @@ from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 from headgate.coordinator.membership.bootstrap import Moves, Opened
+from headgate.coordinator.table.arrays import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Set
+    from collections.abc import Container, Iterable, Iterator, Mapping, Set
 
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Recomputation
@@ -80,7 +81,7 @@ class Lifecycle:
         if opened is not None:
             spent = block.admitted.item(0, slot) - block.begun_admitted.item(slot)
             level = min(block.belief.item(slot) + spent, block.burst.item(slot))
-            level -= bootstrap.moved_by(number, inf)  # the others have spent that
+            level -= bootstrap.moved_by(number)  # the others have spent that
             opened.level, opened.at = level, block.at.item(slot)
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
@@ -260,22 +261,25 @@ class Lifecycle:
         answer, or fail to, is charged to it.
         """
         state, moved = self._state, list[tuple[int, float]]()
-        counted = event.counted
-        if counted is None:
-            counted = np.full(len(event.level), nan)
-        columns = event.group_ids, event.level, counted
-        for group_id, level, own in zip(*(c.tolist() for c in columns), strict=True):
+        included = event.included or [None] * len(event.level)
+        ids, levels = event.group_ids.tolist(), event.level.tolist()
+        for group_id, level, counters in zip(ids, levels, included, strict=True):
             key = (event.dimension, group_id)
             if key not in state.table:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
             elif event.age_s <= state.elsewhere.since(group_id, now):
-                moved += self._correct(key, level, event.age_s, own, now)
+                moved += self._correct(key, level, event.age_s, counters, now)
         if moved:  # else others have used them since then, or have told their level
             numbers, by = zip(*moved, strict=True)
             state.bootstrap.moved(Moves(np.array(numbers), np.array(by)))
 
     def _correct(
-        self, key: Key, level: float, age_s: float, counted: float, now: float
+        self,
+        key: Key,
+        level: float,
+        age_s: float,
+        included: Mapping[str, float] | None,
+        now: float,
     ) -> Iterator[tuple[int, float]]:
         """Correct a level that no agent has reported; yield the ledger, and by what.
 
@@ -296,23 +300,50 @@ class Lifecycle:
         if opened is not None:
             own, begun = block.admitted.item(0, slot), block.begun_admitted.item(slot)
             # If it is more than this life has used, it is of an earlier one.
-            included = counted - begun if begun < counted <= own else 0.0
-            moved = state.bootstrap.moved_by(number, held_at)
-            later = state.bootstrap.moved_by(number, inf) - moved
+            counted = begun if included is None else included.get(state.agent, begun)
+            counted = counted if begun < counted <= own else begun
+            moved = state.bootstrap.moved_by(number)
+            if included is None:
+                later = moved - state.bootstrap.moved_by(number, held_at)
+            else:
+                later = self._moved_later(block, slot, included)
+            moved -= later
             # Too little if that level has reached B since.
-            change += included + begun - own + later
+            change += counted - own + later
             # Too little if this ledger has.
             then_left = min(level + rate * (opened.at - held_at), burst)
-            change = max(change, then_left - opened.level + included - moved)
+            change = max(change, then_left - opened.level + counted - begun - moved)
             change = min(change, burst - belief)
             opened.level += change
-            opened.until = opened.at
+            opened.until, opened.included = opened.at, included
         block.level[slot] += change
         block.belief[slot] += change
         block.includes_at[slot] = held_at
         block.guessed[slot] = block.bucket_knows[slot] = False
         block.dirty[slot] = True
         yield number, change
+
+    def _moved_later(
+        self, block: LedgerBlock, slot: int, included: Mapping[str, float]
+    ) -> float:
+        """Return by how many units others moved a ledger that a level doesn't include.
+
+        What it includes, but was not heard of here yet, is expected.
+        """
+        later, number = 0.0, int(block.number[slot])
+        for line in range(1, block.used.item(slot)):
+            if (member := block.member.item(line, slot)) == NOBODY:
+                continue
+            counted = included.get(self._state.members.by_number[member].agent)
+            if counted is None:
+                later += self._state.bootstrap.moved_by(number, member=member)
+                continue
+            known = block.admitted.item(line, slot) + block.predicted.item(line, slot)
+            later += min(counted - known, 0.0)
+            unheard = max(counted - known, 0.0)
+            block.predicted[line, slot] += unheard
+            block.level[slot] += unheard
+        return later
 
 
 def _limited(limits: Limits) -> set[int]:

@@ -290,9 +290,10 @@ class ReportReceiver:
         """Decide from where to count what a member reports in its fresh rows.
 
         From what it had admitted when it began to use the limit, unless the level here
-        includes that already; then the counter is a baseline.  While this agent is
-        itself asking, the levels of members that tell them will include it (an observer
-        asks nobody); one that tells none is asking, too, or left before it knew.
+        includes that already; then the counter is a baseline, or the API has told what
+        of it is included.  While this agent is itself asking, the levels of members
+        that tell them will include it (an observer asks nobody); one that tells none is
+        asking, too, or left before it knew.
         """
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None
@@ -302,15 +303,19 @@ class ReportReceiver:
         numbers = block.number[slots].tolist()
         if state.observing:
             state.appeared.update(map(state.table.key_of, numbers))
-        base = np.full(len(numbers), np.nan)
+        base = begun = np.full(len(numbers), np.nan)
         if rows.age_s is not None:
             age_s = rows.age_s[place.rows][fresh]
             begun_at = member.reported_at - age_s
             new = (age_s > 0.0) & (begun_at >= member.unheard_since)
-            if rows.level is not None or report.leave:
-                new &= begun_at >= block.includes_at[slots]
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
-            base = np.where(new, before, base)
+            begun = np.where(new, before, np.nan)
+            base = np.where(begun_at >= block.includes_at[slots], begun, np.nan)
+        unheard = base if report.leave else begun  # the API forgets who leaves
+        for row, number in enumerate(numbers) if state.bootstrap else ():
+            opened = state.bootstrap.how_opened(number)
+            if opened is not None and opened.included is not None:
+                base[row] = opened.included.get(member.agent, unheard[row])
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]
         # Nobody is charged less than nothing.

@@ -72,6 +72,8 @@ class CoordinatorState:
         self.elsewhere = Elsewhere(settings.keyframe_every * settings.interval_s)
         self.schedule = ReportSchedule(settings, phase=phase, now=now)
         self.members = Members(settings, now)
+        if observing:  # no report of its own comes back: nothing is known to be late
+            self.members.least_lag_s = 0.0
         self.detector = FailureDetector(
             settings, self.table, self.members, now, observing=observing
         )

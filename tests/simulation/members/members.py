@@ -64,13 +64,18 @@ def configured(*groups: Group) -> Configuration:
 
 @dataclass
 class Member:
-    """One agent."""
+    """One agent.
+
+    Attributes:
+        reported: Its counters as it reported them last, by group.
+    """
 
     name: str
     enforcer: Enforcer
     coordinator: Coordinator
     wake_s: float = 0.0
     claimed: list[Claim] = field(default_factory=list[Claim])
+    reported: dict[int, float] = field(default_factory=dict[int, float])
     gone: bool = False
     forge: Callable[[Report], Report] = lambda report: report
 
@@ -159,6 +164,9 @@ class Members:
                 case SetCeilings():
                     member.enforcer.apply(effect, self.now)
                 case Publish():
+                    for rows in effect.report.rows:
+                        counters = zip(rows.group_ids, rows.admitted, strict=True)
+                        member.reported |= {int(n): float(a) for n, a in counters}
                     self._send(encode(member.forge(effect.report)))
                 case WakeAt():
                     member.wake_s = min(member.wake_s, effect.at_s)

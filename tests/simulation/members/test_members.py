@@ -234,12 +234,29 @@ def test_what_others_spend_until_the_api_answers_is_charged_once() -> None:
         "requests",
         np.array([1]),
         np.array([20.0 - passed]),
-        counted=np.array([1.0]),
+        included=[{"agent-1": 1.0}],
     )
     members.step(late, told)
     members.run(members.now + 3.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
+def test_a_goodbye_that_the_api_heard_earlier_is_not_charged_again() -> None:
+    """The API forgets who leaves, but not what it spent."""
+    members = met(2, 10.0, 10.0)
+    (early, late), begun_s = members.all, members.now
+    early.enforcer.limiter(tenant="g").charge(requests=300)
+    members.run(begun_s + 0.09)
+    spent = 300 + bool(members.ask(1, "g"))
+    while not late.claimed:
+        members.run(members.now + 0.001)
+    members.leave(0)
+    left = np.array([10.0 + 10.0 * (members.now - begun_s) - 300.0])
+    members.step(late, Restored("requests", np.array([1]), left, included=[{}]))
+    members.run(begun_s + 1.0)
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert level == pytest.approx(20.0 - spent, abs=1.0)
 
 
 @pytest.mark.parametrize("after_s", [0.01, 0.05, 0.5])
@@ -257,11 +274,55 @@ def test_what_is_spent_while_the_answer_of_the_api_travels_stays_spent(
     passed += sum(bool(members.ask(1, "g")) for _ in range(200))
     members.run(members.now + after_s)
     one, left = np.array([1]), np.array([50.0])
-    told = Restored("requests", one, left, counted=np.array([1.0]))
+    told = Restored("requests", one, left, included=[{"agent-1": 1.0}])
     members.step(members.all[1], told)
     members.run(members.now + 0.5)
     passed += sum(bool(members.ask(1, "g")) for _ in range(200))
     assert 50 <= passed <= 52
+
+
+@pytest.mark.parametrize(
+    ("heard", "spends_s"),
+    [
+        *product(("before the claim", "until now", "nothing"), (0.0, 0.03, 0.08)),
+        ("until now", 0.2),
+        ("it does not say what", 0.0),
+    ],
+)
+@pytest.mark.parametrize("answer_s", [0.001, 0.02, 0.06])
+@pytest.mark.parametrize("begins_s", [0.05, 0.075, 0.1, 0.125, 0.15])
+def test_of_two_that_begin_together_a_debt_is_charged_once_whatever_the_api_heard(
+    begins_s: float, spends_s: float, answer_s: float, heard: str
+) -> None:
+    members = met(2, 10.0, 10.0)
+    (early, late), begun_s = members.all, members.now
+
+    def told() -> Restored:
+        known = {} if heard == "nothing" else {early.name: early.reported[1]}
+        left = 10.0 + 10.0 * (members.now - begun_s) - sum(known.values())
+        one, level = np.array([1]), np.array([min(left, 10.0)])
+        says = not heard.startswith("it")
+        return Restored("requests", one, level, included=[known if says else None])
+
+    members.ask(0, "g")
+    spender = early.enforcer.limiter(tenant="g")
+    members.at(begun_s + spends_s, lambda: spender.charge(requests=300))
+    members.run(begun_s + begins_s)
+    spent = 301 + bool(members.ask(1, "g"))
+    while not late.claimed:
+        members.run(members.now + 0.001)
+    answer = told()
+    members.run(members.now + answer_s)
+    if heard == "until now":
+        while early.reported[1] < 300.0:  # then it is on its way
+            members.run(members.now + 0.001)
+        members.step(late, told())
+    else:
+        members.step(late, replace(answer, age_s=answer_s))
+    members.run(begun_s + 1.0)
+    for one in members.all:
+        level = one.coordinator.explain(1, "requests", members.now).level
+        assert level == pytest.approx(20.0 - spent, abs=1.0)
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -305,7 +366,7 @@ def test_what_has_flowed_in_before_a_slow_answer_of_the_api_is_not_owed(
     before = late.coordinator.explain(1, "requests", members.now).level
     told = Restored("requests", one, full, age_s=1.5)
     if included:
-        told = replace(told, age_s=0.0, counted=np.array([float(passed)]))
+        told = replace(told, age_s=0.0, included=[{"agent-1": float(passed)}])
     members.step(late, told)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert before - times - 1.0 <= level <= rate
@@ -327,8 +388,8 @@ def test_a_level_of_a_limit_whose_rate_was_lowered_meanwhile_is_taken_as_it_is()
     change(members, limit(10.0, 2000.0))
     late, one = members.all[1], np.array([1])
     members.run(members.now + 0.05)
-    counted = np.array([float(passed)])
-    members.step(late, Restored("requests", one, np.array([300.0]), counted=counted))
+    left, included = np.array([300.0]), [{"agent-1": float(passed)}]
+    members.step(late, Restored("requests", one, left, included=included))
     level = late.coordinator.explain(1, "requests", members.now).level
     assert passed > 20
     assert level == pytest.approx(300.0, abs=1.0)
@@ -352,7 +413,7 @@ def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
         change(members, limit(20.0 / 3600.0, 20.0), soft_threshold=0.5)
     members.run(members.now + 0.02)
     one, left = np.array([1]), np.array([20.0 - passed])
-    members.step(late, Restored("requests", one, left, counted=np.array([1.0])))
+    members.step(late, Restored("requests", one, left, included=[{"agent-1": 1.0}]))
     members.run(members.now + 2.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)

@@ -6,7 +6,7 @@ left to give one, which matters for quotas per hour or month.
 
 from __future__ import annotations
 
-from math import nan
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,9 @@ from headgate.coordinator import Restored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+Counters = Mapping[str, float]
+"""Units that agents have admitted in their lives, by their ids."""
 
 MAX_LEVELS = 100_000
 """Most levels taken from one answer: PIP-82's number of groups."""
@@ -36,31 +39,37 @@ def levels_of(document: object) -> list[Restored]:
             place["dimension"].text(),
             place["level"].number(),
             place["age_s"].number(),
-            nan if (told := place.optional("counted")) is None else told.number(),
+            _counters(place.optional("included")),
         )
         for place in top.items("levels")[:MAX_LEVELS]
     )
 
 
 def restored(
-    levels: Iterable[tuple[int, str, float, float, float]],
+    levels: Iterable[tuple[int, str, float, float, Counters | None]],
 ) -> list[Restored]:
     """Return events for some levels.
 
     Args:
-        levels: (group id, dimension, level, age in seconds, what of this agent's own
-            counter it includes, NaN if that is not known) of each.
+        levels: (group id, dimension, level, age in seconds, the counters by agent that
+            it includes, None if they are not known) of each.
     """
-    by_age: dict[tuple[str, float], list[tuple[int, float, float]]] = {}
-    for group, dimension, level, age_s, counted in levels:
-        by_age.setdefault((dimension, age_s), []).append((group, level, counted))
+    by_age: dict[tuple[str, float], list[tuple[int, float, Counters | None]]] = {}
+    for group, dimension, level, age_s, included in levels:
+        by_age.setdefault((dimension, age_s), []).append((group, level, included))
     return [
         Restored(
             dimension=dimension,
             group_ids=np.array([group for group, *_ in told], dtype=np.int64),
             level=np.array([level for _, level, _ in told], dtype=np.float64),
             age_s=age_s,
-            counted=np.array([counted for *_, counted in told], dtype=np.float64),
+            included=[included for *_, included in told],
         )
         for (dimension, age_s), told in by_age.items()
     ]
+
+
+def _counters(place: JsonPlace | None) -> Counters | None:
+    if place is None:
+        return None
+    return {agent: counter.number() for agent, counter in place.fields()}

@@ -52,11 +52,12 @@ class LevelTold(LimitNamed):
         float, Field(description="Units left when it was seen; negative for a debt.")
     ]
     age_s: Annotated[float, Field(description="Seconds since then.")]
-    counted: Annotated[
-        float | None,
+    included: Annotated[
+        dict[str, float] | None,
         Field(
-            description="Units of the asking agent that the level includes, as it "
-            "counts them since its incarnation began; null if that is not known."
+            description="What each agent had admitted of it since its incarnation "
+            "began, units, as far as the level includes that; an agent that is missing "
+            "had not been heard. Null if that is not known."
         ),
     ] = None
 

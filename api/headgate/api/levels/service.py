@@ -44,6 +44,9 @@ MAX_LEVELS = 100_000
 UNHEARD_S = 1.0
 """How long before a picture a limit may have been used that it doesn't show."""
 
+MOST_INCLUDED = 256
+"""Most agents whose counters are told with a level."""
+
 LOOKS_S = 0.02
 """Between two looks at what was left: a thousand agents may begin at once."""
 
@@ -60,15 +63,15 @@ class KnownLevel:
         dimension: Dimension of the limit.
         level: E, units; negative for a debt.
         at_s: When it was seen, wall clock; None if the limit was never seen in use.
-        counted: Units of the asking agent that it includes, as that counts them; None
-            if that is not known.
+        included: What each agent had admitted of it in its life, units, as far as the
+            level includes that; None if it is not known.
     """
 
     group_id: int
     dimension: str
     level: float
     at_s: float | None
-    counted: float | None = None
+    included: dict[str, float] | None = None
 
     def age_s(self, now_s: float) -> float:
         """Return the seconds since then; a wall clock may be set back."""
@@ -202,23 +205,22 @@ class LevelBook:
         self._looked_s = -inf
 
     def of(
-        self, limits: Collection[Key], revision: int, agent: str, *, watched: bool
+        self, limits: Collection[Key], revision: int, *, watched: bool
     ) -> list[dict[str, object]]:
         """Return what is known of some limits.
 
         Args:
             limits: Group ids and dimensions.
             revision: Revision of the configuration.
-            agent: Id of the agent that asks.
             watched: As in `told`.
         """
         picture = self._newest()
         levels = _levels_of(load(self._store, limits), watched=watched)
         self._add_seen(levels, picture, revision)
-        self._add(levels, self._used(limits, revision), agent)
+        self._add(levels, self._used(limits, revision))
         known = (levels.get(group, {}).get(name) for group, name in limits)
         return [
-            {**_told(level, picture), "counted": level.counted}
+            {**_told(level, picture), "included": level.included}
             for level in known
             if level is not None
         ]
@@ -255,20 +257,19 @@ class LevelBook:
     def _add(
         levels: dict[int, dict[str, KnownLevel]],
         seen: "Iterable[LimitUse]",
-        agent: str | None = None,
     ) -> None:
         """Replace levels by those that are seen now, and may be told an agent."""
         now_s = time.time()
         for use in seen:
             group_id, limit = use.group.id, use.limit
-            own = (each.counted_units for each in use.agents if each.agent == agent)
+            included = {each.agent: each.counted_units for each in use.agents}
             if isfinite(limit.rate) and isfinite(use.level):
                 levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(
                     group_id=group_id,
                     dimension=limit.dimension,
                     level=min(use.level, limit.burst),
                     at_s=now_s,
-                    counted=next(own, None),
+                    included=included if len(included) <= MOST_INCLUDED else None,
                 )
 
     @staticmethod

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from math import nan
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -181,7 +180,7 @@ class Sampler:
             return
         now_s = time.time()
         rows = (
-            (known.group_id, known.dimension, known.level, known.age_s(now_s), nan)
+            (known.group_id, known.dimension, known.level, known.age_s(now_s), None)
             for known in stored
         )
         for levels in restored(rows):

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
@@ -157,11 +159,14 @@ class Opened:
         at: When, monotonic seconds.
         until: Until when to wait for the API's answer; `at` if it isn't asked, or has
             answered.
+        included: Counters by agent that this answer includes, units; None if it didn't
+            say.
     """
 
     level: float
     at: float
     until: float
+    included: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True)
@@ -273,11 +278,21 @@ class Bootstrap:
         answers["apart"][late[of[knew]]] -= moves.by[at[knew]]
         self._moves.append(rows)
 
-    def moved_by(self, number: int, until: float) -> float:
-        """Return by how many units others moved a ledger that all knew of by then."""
+    def moved_by(
+        self, number: int, until: float = inf, *, member: int | None = None
+    ) -> float:
+        """Return by how many units others moved a ledger that all knew of by then.
+
+        Args:
+            number: Of the ledger.
+            until: Monotonic seconds.
+            member: Only what this one spent.
+        """
         moves = self._moves.rows
         known = (moves["number"] == number) & (moves["known_at"] <= until)
         known &= moves["member"] >= 0  # else the API told it
+        if member is not None:
+            known &= moves["member"] == member
         return float(sum(moves["by"][known].tolist()))
 
     def stored(self, key: Key, level: float, *, at: float) -> None:

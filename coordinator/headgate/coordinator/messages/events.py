@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -165,15 +165,15 @@ class Restored:
         group_ids: ``int64[N]``.
         level: ``float64[N]`` units.
         age_s: Seconds since it held; the rate is credited for that time.
-        counted: ``float64[N]`` this agent's own counters that the levels include; NaN
-            where that is not known.
+        included: For each level, the counters by agent that it includes, units; an
+            agent that is missing was not heard. None where that is not known.
     """
 
     dimension: str
     group_ids: NDArray[np.int64]
     level: NDArray[np.float64]
     age_s: float = 0.0
-    counted: NDArray[np.float64] | None = None
+    included: Sequence[Mapping[str, float] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
