@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import nan
 from time import monotonic
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -326,7 +327,7 @@ class Agent:
         if inherited is not None:
             runtime.follow(inherited, kept=True)
         debts = self._enforcer.inherited_debts(monotonic())
-        for levels in restored((*debt, None) for debt in debts):
+        for levels in restored((*debt, nan, None) for debt in debts):
             runtime.vouch(levels)
         self._on_start()
         runtime.start()

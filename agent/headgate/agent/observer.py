@@ -71,6 +71,7 @@ class AgentUse:
         state: As in `headgate.coordinator.explain.views.MemberView`.
         counted_units: What it has admitted since its incarnation began, as far as it is
             known or expected.
+        incarnation: Its life.
     """
 
     agent: str
@@ -84,6 +85,7 @@ class AgentUse:
     age_s: float
     state: MemberState
     counted_units: float = 0.0
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +347,7 @@ class Observer:
             refused_per_s=meter.refused_per_s,
             held_units=row.held,
             counted_units=row.admitted + row.predicted,
+            incarnation=row.incarnation,
             subjects=row.subjects,
             age_s=row.age_s,
             state=row.state,

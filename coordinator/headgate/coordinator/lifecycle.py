@@ -12,6 +12,7 @@ from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 from headgate.coordinator.membership.bootstrap import Moves, Opened
+from headgate.coordinator.messages.report import AgentLife
 from headgate.coordinator.table.arrays import NOBODY
 
 if TYPE_CHECKING:
@@ -261,14 +262,17 @@ class Lifecycle:
         answer, or fail to, is charged to it.
         """
         state, moved = self._state, list[tuple[int, float]]()
-        included = event.included or [None] * len(event.level)
-        ids, levels = event.group_ids.tolist(), event.level.tolist()
-        for group_id, level, counters in zip(ids, levels, included, strict=True):
+        counted = event.counted
+        if counted is None:
+            counted = np.full(len(event.level), nan)
+        columns = (c.tolist() for c in (event.group_ids, event.level, counted))
+        others = event.others or [None] * len(event.level)
+        for group_id, level, own, told in zip(*columns, others, strict=True):
             key = (event.dimension, group_id)
             if key not in state.table:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
             elif event.age_s <= state.elsewhere.since(group_id, now):
-                moved += self._correct(key, level, event.age_s, counters, now)
+                moved += self._correct(key, level, event.age_s, own, told, now)
         if moved:  # else others have used them since then, or have told their level
             numbers, by = zip(*moved, strict=True)
             state.bootstrap.moved(Moves(np.array(numbers), np.array(by)))
@@ -278,7 +282,8 @@ class Lifecycle:
         key: Key,
         level: float,
         age_s: float,
-        included: Mapping[str, float] | None,
+        counted: float,
+        others: Mapping[AgentLife, float] | None,
         now: float,
     ) -> Iterator[tuple[int, float]]:
         """Correct a level that no agent has reported; yield the ledger, and by what.
@@ -300,22 +305,20 @@ class Lifecycle:
         if opened is not None:
             own, begun = block.admitted.item(0, slot), block.begun_admitted.item(slot)
             # If it is more than this life has used, it is of an earlier one.
-            counted = begun if included is None else included.get(state.agent, begun)
-            counted = counted if begun < counted <= own else begun
-            moved = state.bootstrap.moved_by(number)
-            if included is None:
-                later = moved - state.bootstrap.moved_by(number, held_at)
-            else:
-                later = self._moved_later(block, slot, included)
-            moved -= later
+            included = counted - begun if begun < counted <= own else 0.0
+            later, told = self._beyond(block, slot, others or {})
+            later += state.bootstrap.moved_by(number, but=told)
+            later -= state.bootstrap.moved_by(number, held_at, but=told)
+            moved = state.bootstrap.moved_by(number) - later
             # Too little if that level has reached B since.
-            change += counted - own + later
+            change += included + begun - own + later
             # Too little if this ledger has.
             then_left = min(level + rate * (opened.at - held_at), burst)
-            change = max(change, then_left - opened.level + counted - begun - moved)
+            change = max(change, then_left - opened.level + included - moved)
             change = min(change, burst - belief)
             opened.level += change
-            opened.until, opened.included = opened.at, included
+            opened.until = opened.at
+            state.bootstrap.told_of(number, others, now)
         block.level[slot] += change
         block.belief[slot] += change
         block.includes_at[slot] = held_at
@@ -323,27 +326,29 @@ class Lifecycle:
         block.dirty[slot] = True
         yield number, change
 
-    def _moved_later(
-        self, block: LedgerBlock, slot: int, included: Mapping[str, float]
-    ) -> float:
-        """Return by how many units others moved a ledger that a level doesn't include.
+    def _beyond(
+        self, block: LedgerBlock, slot: int, others: Mapping[AgentLife, float]
+    ) -> tuple[float, list[int]]:
+        """Return by how much members moved a ledger beyond counters that the API told.
 
-        What it includes, but was not heard of here yet, is expected.
+        Units, and the numbers of those members.  What the API has heard, but this agent
+        has not, is expected.
         """
-        later, number = 0.0, int(block.number[slot])
+        beyond, told = 0.0, list[int]()
         for line in range(1, block.used.item(slot)):
-            if (member := block.member.item(line, slot)) == NOBODY:
+            if (number := block.member.item(line, slot)) == NOBODY:
                 continue
-            counted = included.get(self._state.members.by_number[member].agent)
-            if counted is None:
-                later += self._state.bootstrap.moved_by(number, member=member)
-                continue
-            known = block.admitted.item(line, slot) + block.predicted.item(line, slot)
-            later += min(counted - known, 0.0)
-            unheard = max(counted - known, 0.0)
-            block.predicted[line, slot] += unheard
-            block.level[slot] += unheard
-        return later
+            member = self._state.members.by_number[number]
+            counted = others.get(AgentLife(member.agent, member.incarnation))
+            if counted is not None:
+                known = block.admitted.item(line, slot)
+                known += block.predicted.item(line, slot)
+                unheard = max(counted - known, 0.0)
+                beyond += min(counted - known, 0.0)
+                block.predicted[line, slot] += unheard
+                block.level[slot] += unheard
+                told.append(number)
+        return beyond, told
 
 
 def _limited(limits: Limits) -> set[int]:

@@ -16,6 +16,7 @@ from headgate.coordinator.gossip.batch import (
 from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
+from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
     from headgate.coordinator.membership.members import Hole, Member
@@ -270,7 +271,7 @@ class ReportReceiver:
             wrong = 0
             for place in self._places(member, rows):
                 if place.fresh is not None and place.fresh.any():
-                    self._begin_counting(member, place, report, rows)
+                    self._begin_counting(member, place, report, rows, now)
                     numbers = place.block.number[place.slots][place.fresh]
                     state.owe_rows(numbers, now)
                 before = place.block.belief[place.slots].copy()
@@ -285,7 +286,7 @@ class ReportReceiver:
                 self._disbelieve(member, effects)
 
     def _begin_counting(
-        self, member: Member, place: Place, report: Report, rows: Rows
+        self, member: Member, place: Place, report: Report, rows: Rows, now: float
     ) -> None:
         """Decide from where to count what a member reports in its fresh rows.
 
@@ -310,12 +311,15 @@ class ReportReceiver:
             new = (age_s > 0.0) & (begun_at >= member.unheard_since)
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
             begun = np.where(new, before, np.nan)
-            base = np.where(begun_at >= block.includes_at[slots], begun, np.nan)
-        unheard = base if report.leave else begun  # the API forgets who leaves
-        for row, number in enumerate(numbers) if state.bootstrap else ():
-            opened = state.bootstrap.how_opened(number)
-            if opened is not None and opened.included is not None:
-                base[row] = opened.included.get(member.agent, unheard[row])
+            # Who told the level heard of a request a lag later.
+            includes_at = block.includes_at[slots] - state.members.lag_s
+            base = np.where(begun_at >= includes_at, begun, np.nan)
+        # Of a life that it doesn't tell of, the API heard nothing, unless it is over.
+        unheard = base if report.leave else begun
+        life = AgentLife(member.agent, member.incarnation)
+        for row, number in enumerate(numbers):
+            if (told := state.bootstrap.told(number, now)) is not None:
+                base[row] = told.get(life, unheard[row])
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]
         # Nobody is charged less than nothing.

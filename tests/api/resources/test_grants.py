@@ -151,7 +151,7 @@ def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
     assert answer == {"granted": [], "levels": []}, "nobody knows who has used them"
     monkeypatch.setattr(service, "load", stored)
     age_s = pytest.approx(3.0, abs=1.0)
-    told = {**limits[0], "level": 7.5, "age_s": age_s, "included": None}
+    told = {**limits[0], "level": 7.5, "age_s": age_s, "counted": None, "others": None}
     answer = rest.post("/grants", json=body).json()
     assert answer == {"granted": [], "levels": [told]}
 

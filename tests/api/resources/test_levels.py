@@ -10,7 +10,7 @@ import pytest
 from headgate.agent.observer import AgentUse, LimitUse
 from headgate.api.levels import service
 from headgate.api.levels.service import (
-    MOST_INCLUDED,
+    MOST_OTHERS,
     Key,
     KnownLevel,
     LevelBook,
@@ -54,6 +54,7 @@ ASKS = AgentUse(
     age_s=0.0,
     state="present",
     counted_units=3.0,
+    incarnation=7,
 )
 
 
@@ -86,9 +87,9 @@ class Rig:
         (told,) = self.book.told(revision, {1}, watched=True)
         return told
 
-    def asked(self) -> list[dict[str, object]]:
+    def asked_by(self, agent: str) -> list[dict[str, object]]:
         """Return what an agent is told that asks."""
-        return self.book.of([(1, "requests")], REVISION, watched=True)
+        return self.book.of([(1, "requests")], REVISION, agent, watched=True)
 
 
 @pytest.fixture
@@ -113,21 +114,26 @@ def test_who_asks_is_told_what_is_left_now(rig: Rig) -> None:
     """Also of a limit that was first used since the last picture."""
     for picture in (PICTURE, replace(PICTURE, uses=())):
         rig.picture, rig.used = picture, [replace(LEFT, agents=(ASKS,))]
-        (known,) = rig.asked()
-        assert (known["level"], known["age_s"]) == (-9.0, 0.0)
-        assert known["included"] == {"a": 3.0}
-    agents = [replace(ASKS, agent=str(n)) for n in range(MOST_INCLUDED + 1)]
-    rig.used = [replace(LEFT, agents=tuple(agents))]
-    (known,) = rig.asked()
-    assert known["included"] is None
+        (known,) = rig.asked_by("a")
+        assert (known["level"], known["age_s"], known["counted"]) == (-9.0, 0.0, 3.0)
+        assert known["others"] == []
+        (known,) = rig.asked_by("b")
+        assert known["counted"] is None
+        assert known["others"] == [{"agent": "a", "incarnation": 7, "counted": 3.0}]
+    many = tuple(replace(ASKS, agent=str(n)) for n in range(MOST_OTHERS))
+    rig.used = [replace(LEFT, agents=(ASKS, *many))]
+    (known,) = rig.asked_by("a")
+    assert known["others"] is not None
+    (known,) = rig.asked_by("b")
+    assert known["others"] is None
 
 
 def test_a_limit_never_seen_in_use_was_full_before_the_last_picture(rig: Rig) -> None:
     """What was reported just before it may be missing there."""
     rig.picture = replace(PICTURE, uses=())
-    for known in (rig.told(), *rig.asked()):
+    for known in (rig.told(), *rig.asked_by("a")):
         assert (known["level"], known["age_s"]) == (20.0, 1.5)
-    assert rig.book.of([(1, "requests")], REVISION, watched=False) == []
+    assert rig.book.of([(1, "requests")], REVISION, "a", watched=False) == []
 
 
 def test_a_limit_that_is_set_again_is_full_whatever_the_last_picture_shows(
@@ -141,7 +147,7 @@ def test_an_unlimited_one_has_no_level(rig: Rig) -> None:
     rig.left = [replace(LEFT, limit=replace(LIMIT, rate=inf), level=-4e6)]
     rig.used = rig.left
     assert rig.told()["level"] == 20.0
-    (known,) = rig.asked()
+    (known,) = rig.asked_by("a")
     assert known["level"] == 20.0
 
 

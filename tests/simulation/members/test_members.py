@@ -27,6 +27,7 @@ from tests.simulation.members.members import (
 
 from headgate.coordinator import Configuration, Configured, Group, Limit, Restored
 from headgate.coordinator.allocation.inside import is_parent
+from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
     from headgate.coordinator import Report
@@ -234,12 +235,38 @@ def test_what_others_spend_until_the_api_answers_is_charged_once() -> None:
         "requests",
         np.array([1]),
         np.array([20.0 - passed]),
-        included=[{"agent-1": 1.0}],
+        counted=np.array([1.0]),
     )
     members.step(late, told)
     members.run(members.now + 3.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
+@pytest.mark.parametrize("ago_s", [0.002, 0.012])
+@pytest.mark.parametrize("answered_s", [0.1, 0.3, 0.5, 1.0])
+def test_a_first_report_on_its_way_is_charged_after_an_answer_without_it(
+    answered_s: float, ago_s: float
+) -> None:
+    members = met(3, 10.0, 10.0)
+    _, late, spender = members.all
+    members.ask(0, "g")
+    members.run(members.now + 0.3)
+    members.leave(0)
+    members.run(members.now + 0.1)
+    members.ask(1, "g")
+    members.run(members.now + answered_s)
+    spender.enforcer.limiter(tenant="g").charge(requests=300)
+    spent_s = members.now
+    while 1 not in spender.reported:
+        members.run(members.now + 0.001)
+    members.run(members.now + ago_s)
+    full = np.array([10.0])
+    members.step(late, Restored("requests", np.array([1]), full, others=[{}]))
+    members.run(spent_s + 2.0)
+    for one in (late, spender):
+        level = one.coordinator.explain(1, "requests", members.now).level
+        assert level == pytest.approx(10.0 - 300.0 + 20.0, abs=1.5)
 
 
 def test_a_goodbye_that_the_api_heard_earlier_is_not_charged_again() -> None:
@@ -253,7 +280,7 @@ def test_a_goodbye_that_the_api_heard_earlier_is_not_charged_again() -> None:
         members.run(members.now + 0.001)
     members.leave(0)
     left = np.array([10.0 + 10.0 * (members.now - begun_s) - 300.0])
-    members.step(late, Restored("requests", np.array([1]), left, included=[{}]))
+    members.step(late, Restored("requests", np.array([1]), left, others=[{}]))
     members.run(begun_s + 1.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - spent, abs=1.0)
@@ -274,7 +301,7 @@ def test_what_is_spent_while_the_answer_of_the_api_travels_stays_spent(
     passed += sum(bool(members.ask(1, "g")) for _ in range(200))
     members.run(members.now + after_s)
     one, left = np.array([1]), np.array([50.0])
-    told = Restored("requests", one, left, included=[{"agent-1": 1.0}])
+    told = Restored("requests", one, left, counted=np.array([1.0]))
     members.step(members.all[1], told)
     members.run(members.now + 0.5)
     passed += sum(bool(members.ask(1, "g")) for _ in range(200))
@@ -284,7 +311,7 @@ def test_what_is_spent_while_the_answer_of_the_api_travels_stays_spent(
 @pytest.mark.parametrize(
     ("heard", "spends_s"),
     [
-        *product(("before the claim", "until now", "nothing"), (0.0, 0.03, 0.08)),
+        *product(("before the claim", "until now"), (0.0, 0.03, 0.08)),
         ("until now", 0.2),
         ("it does not say what", 0.0),
     ],
@@ -296,13 +323,14 @@ def test_of_two_that_begin_together_a_debt_is_charged_once_whatever_the_api_hear
 ) -> None:
     members = met(2, 10.0, 10.0)
     (early, late), begun_s = members.all, members.now
+    life = AgentLife(early.name, 1)
 
     def told() -> Restored:
-        known = {} if heard == "nothing" else {early.name: early.reported[1]}
+        known = {life: early.reported[1]}
         left = 10.0 + 10.0 * (members.now - begun_s) - sum(known.values())
         one, level = np.array([1]), np.array([min(left, 10.0)])
         says = not heard.startswith("it")
-        return Restored("requests", one, level, included=[known if says else None])
+        return Restored("requests", one, level, others=[known if says else None])
 
     members.ask(0, "g")
     spender = early.enforcer.limiter(tenant="g")
@@ -366,7 +394,7 @@ def test_what_has_flowed_in_before_a_slow_answer_of_the_api_is_not_owed(
     before = late.coordinator.explain(1, "requests", members.now).level
     told = Restored("requests", one, full, age_s=1.5)
     if included:
-        told = replace(told, age_s=0.0, included=[{"agent-1": float(passed)}])
+        told = replace(told, age_s=0.0, counted=np.array([float(passed)]))
     members.step(late, told)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert before - times - 1.0 <= level <= rate
@@ -388,8 +416,8 @@ def test_a_level_of_a_limit_whose_rate_was_lowered_meanwhile_is_taken_as_it_is()
     change(members, limit(10.0, 2000.0))
     late, one = members.all[1], np.array([1])
     members.run(members.now + 0.05)
-    left, included = np.array([300.0]), [{"agent-1": float(passed)}]
-    members.step(late, Restored("requests", one, left, included=included))
+    counted = np.array([float(passed)])
+    members.step(late, Restored("requests", one, np.array([300.0]), counted=counted))
     level = late.coordinator.explain(1, "requests", members.now).level
     assert passed > 20
     assert level == pytest.approx(300.0, abs=1.0)
@@ -413,7 +441,7 @@ def test_what_others_spent_is_charged_once_if_the_group_is_changed_meanwhile(
         change(members, limit(20.0 / 3600.0, 20.0), soft_threshold=0.5)
     members.run(members.now + 0.02)
     one, left = np.array([1]), np.array([20.0 - passed])
-    members.step(late, Restored("requests", one, left, included=[{"agent-1": 1.0}]))
+    members.step(late, Restored("requests", one, left, counted=np.array([1.0])))
     members.run(members.now + 2.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)

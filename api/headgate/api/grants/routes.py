@@ -36,7 +36,9 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
     listener = observing.observer
     follows = listener is not None and _follows(listener, revision)
     wanted = {(limit.group, limit.dimension) for limit in body.limits}
-    told = observing.levels.of(wanted, revision, watched=observing.watches())
+    told = observing.levels.of(
+        wanted, revision, body.agent, watched=observing.watches()
+    )
     levels = [LevelTold.model_validate(level) for level in told]
     if listener is None or not follows:
         return GrantShown(granted=[], levels=levels)

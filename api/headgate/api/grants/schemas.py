@@ -45,6 +45,17 @@ class Claimed(BaseModel):
     limits: Annotated[list[LimitNamed], Field(max_length=MOST_LIMITS)]
 
 
+class AgentCounted(BaseModel):
+    """What of an agent's counter a level includes."""
+
+    agent: Annotated[str, Field(description="Id of the agent.")]
+    incarnation: Annotated[int, Field(description="Its life.")]
+    counted: Annotated[
+        float,
+        Field(description="Units admitted since that began, as far as it is known."),
+    ]
+
+
 class LevelTold(LimitNamed):
     """What is left of a limit that has been used."""
 
@@ -52,12 +63,18 @@ class LevelTold(LimitNamed):
         float, Field(description="Units left when it was seen; negative for a debt.")
     ]
     age_s: Annotated[float, Field(description="Seconds since then.")]
-    included: Annotated[
-        dict[str, float] | None,
+    counted: Annotated[
+        float | None,
         Field(
-            description="What each agent had admitted of it since its incarnation "
-            "began, units, as far as the level includes that; an agent that is missing "
-            "had not been heard. Null if that is not known."
+            description="Units of the asking agent that the level includes, as it "
+            "counts them since its incarnation began; null if that is not known."
+        ),
+    ] = None
+    others: Annotated[
+        list[AgentCounted] | None,
+        Field(
+            description="The same of all other agents that use the limit now; null if "
+            "that is not known, or they are too many."
         ),
     ] = None
 

@@ -30,7 +30,7 @@ from headgate.api.store import Store
 from headgate.api.store.tables import LevelRow, LimitRow, StateRow
 
 if TYPE_CHECKING:
-    from headgate.agent.observer import LimitUse
+    from headgate.agent.observer import AgentUse, LimitUse
 
 LEAST_PERIOD_S = 60.0
 """The levels of shorter limits are stored when nobody uses them any more."""
@@ -44,8 +44,8 @@ MAX_LEVELS = 100_000
 UNHEARD_S = 1.0
 """How long before a picture a limit may have been used that it doesn't show."""
 
-MOST_INCLUDED = 256
-"""Most agents whose counters are told with a level."""
+MOST_OTHERS = 2_500
+"""Most counters of other agents in one answer."""
 
 LOOKS_S = 0.02
 """Between two looks at what was left: a thousand agents may begin at once."""
@@ -63,15 +63,17 @@ class KnownLevel:
         dimension: Dimension of the limit.
         level: E, units; negative for a debt.
         at_s: When it was seen, wall clock; None if the limit was never seen in use.
-        included: What each agent had admitted of it in its life, units, as far as the
-            level includes that; None if it is not known.
+        counted: Units of the asking agent that it includes, as that counts them; None
+            if that is not known.
+        others: What it includes of others; None if that is not known.
     """
 
     group_id: int
     dimension: str
     level: float
     at_s: float | None
-    included: dict[str, float] | None = None
+    counted: float | None = None
+    others: list[dict[str, object]] | None = None
 
     def age_s(self, now_s: float) -> float:
         """Return the seconds since then; a wall clock may be set back."""
@@ -205,25 +207,32 @@ class LevelBook:
         self._looked_s = -inf
 
     def of(
-        self, limits: Collection[Key], revision: int, *, watched: bool
+        self, limits: Collection[Key], revision: int, agent: str, *, watched: bool
     ) -> list[dict[str, object]]:
         """Return what is known of some limits.
 
         Args:
             limits: Group ids and dimensions.
             revision: Revision of the configuration.
+            agent: Id of the agent that asks.
             watched: As in `told`.
         """
         picture = self._newest()
         levels = _levels_of(load(self._store, limits), watched=watched)
         self._add_seen(levels, picture, revision)
-        self._add(levels, self._used(limits, revision))
+        self._add(levels, self._used(limits, revision), agent)
         known = (levels.get(group, {}).get(name) for group, name in limits)
-        return [
-            {**_told(level, picture), "included": level.included}
-            for level in known
-            if level is not None
-        ]
+        answer, room = list[dict[str, object]](), MOST_OTHERS
+        for level in known:
+            if level is not None:
+                others = level.others
+                if others is not None and len(others) <= room:
+                    room -= len(others)
+                else:
+                    others = None
+                told = _told(level, picture)
+                answer.append({**told, "counted": level.counted, "others": others})
+        return answer
 
     def told(
         self, revision: int, groups: Collection[int], *, watched: bool
@@ -257,19 +266,22 @@ class LevelBook:
     def _add(
         levels: dict[int, dict[str, KnownLevel]],
         seen: "Iterable[LimitUse]",
+        agent: str | None = None,
     ) -> None:
         """Replace levels by those that are seen now, and may be told an agent."""
         now_s = time.time()
         for use in seen:
             group_id, limit = use.group.id, use.limit
-            included = {each.agent: each.counted_units for each in use.agents}
+            own = (each.counted_units for each in use.agents if each.agent == agent)
+            others = [_counted(each) for each in use.agents if each.agent != agent]
             if isfinite(limit.rate) and isfinite(use.level):
                 levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(
                     group_id=group_id,
                     dimension=limit.dimension,
                     level=min(use.level, limit.burst),
                     at_s=now_s,
-                    included=included if len(included) <= MOST_INCLUDED else None,
+                    counted=next(own, None),
+                    others=others,
                 )
 
     @staticmethod
@@ -310,6 +322,15 @@ def _levels_of(
         if watched or known.at_s is not None:
             found.setdefault(known.group_id, {})[known.dimension] = known
     return found
+
+
+def _counted(use: "AgentUse") -> dict[str, object]:
+    """Return what of an agent's counter a level includes, as it is told agents."""
+    return {
+        "agent": use.agent,
+        "incarnation": use.incarnation,
+        "counted": use.counted_units,
+    }
 
 
 def _told(known: KnownLevel, picture: ClusterSnapshot | None) -> dict[str, object]:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from math import nan
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -180,7 +181,14 @@ class Sampler:
             return
         now_s = time.time()
         rows = (
-            (known.group_id, known.dimension, known.level, known.age_s(now_s), None)
+            (
+                known.group_id,
+                known.dimension,
+                known.level,
+                known.age_s(now_s),
+                nan,
+                None,
+            )
             for known in stored
         )
         for levels in restored(rows):

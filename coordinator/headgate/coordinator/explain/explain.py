@@ -80,17 +80,19 @@ def _rows(
         if number == 0:
             if not block.weight[0, slot]:
                 continue
-            agent, reported_at = state.agent, now
+            agent, incarnation, reported_at = state.agent, state.incarnation, now
             how: MemberState = "present"
         else:
             member = state.members.by_number[number]
-            agent, how = member.agent, _state_of(member, now)
+            agent, incarnation = member.agent, member.incarnation
+            how = _state_of(member, now)
             reported_at = float(block.reported_at[line, slot])
         # For this agent, too, show what the others know, so that the shares sum to Q'.
         demand = block.demand[line, slot] if line else block.known_demand[slot]
         rows.append(
             AgentRow(
                 agent=agent,
+                incarnation=incarnation,
                 demand=float(min(demand, cap)),
                 attempted=float(min(demand + block.beyond[line, slot], cap)),
                 share=inf if unlimited else float(shares[line]),

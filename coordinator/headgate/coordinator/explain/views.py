@@ -40,6 +40,7 @@ class AgentRow:
 
     Attributes:
         agent: Its id.
+        incarnation: Its life.
         demand: Attempted units/s; of groups inside, what their limits admit.
         attempted: Attempted units/s, of groups inside, too.
         share: Allocated units/s.
@@ -54,6 +55,7 @@ class AgentRow:
     """
 
     agent: str
+    incarnation: int
     demand: float
     attempted: float
     share: float

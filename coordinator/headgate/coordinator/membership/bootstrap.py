@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from headgate.coordinator.messages.report import AgentLife
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
     from headgate.coordinator.table.index import Key
 
@@ -40,6 +41,9 @@ FORGOTTEN = -1
 OLDER_S = 1.0
 """An answer that is older than the newest by more than this does not count: an agent
 that stood still finds reports from before it asked."""
+
+TOLD_S = 1.0
+"""For so long after the API's answer a first report may come that it had heard."""
 
 STORED_MAX = 100_000
 """Most stored levels kept: PIP-82's number of groups."""
@@ -159,14 +163,11 @@ class Opened:
         at: When, monotonic seconds.
         until: Until when to wait for the API's answer; `at` if it isn't asked, or has
             answered.
-        included: Counters by agent that this answer includes, units; None if it didn't
-            say.
     """
 
     level: float
     at: float
     until: float
-    included: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True)
@@ -196,6 +197,7 @@ class Bootstrap:
         self._rounds: dict[int, Round] = {}
         self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
         self._stored: dict[Key, tuple[float, float]] = {}
+        self._told: dict[int, tuple[Mapping[AgentLife, float], float]] = {}
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
@@ -230,6 +232,7 @@ class Bootstrap:
         self._rounds.pop(number, None)
         self._answers.forget(number)
         self._moves.forget(number)
+        self._told.pop(number, None)
 
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with this agent's rows of these ledgers was published."""
@@ -279,21 +282,34 @@ class Bootstrap:
         self._moves.append(rows)
 
     def moved_by(
-        self, number: int, until: float = inf, *, member: int | None = None
+        self, number: int, until: float = inf, *, but: Sequence[int] = ()
     ) -> float:
         """Return by how many units others moved a ledger that all knew of by then.
 
         Args:
             number: Of the ledger.
             until: Monotonic seconds.
-            member: Only what this one spent.
+            but: Numbers of members that don't count.
         """
         moves = self._moves.rows
         known = (moves["number"] == number) & (moves["known_at"] <= until)
         known &= moves["member"] >= 0  # else the API told it
-        if member is not None:
-            known &= moves["member"] == member
+        if but:
+            known &= ~np.isin(moves["member"], but)
         return float(sum(moves["by"][known].tolist()))
+
+    def told_of(
+        self, number: int, others: Mapping[AgentLife, float] | None, now: float
+    ) -> None:
+        """Keep for `TOLD_S` what of others' counters the level of a ledger includes."""
+        self._told = {n: each for n, each in self._told.items() if each[1] > now}
+        if others is not None:
+            self._told[number] = others, now + TOLD_S
+
+    def told(self, number: int, now: float) -> Mapping[AgentLife, float] | None:
+        """Return what was told of a ledger lately; None if nothing was."""
+        others, until = self._told.get(number, (None, now))
+        return others if until > now else None
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
@@ -343,6 +359,8 @@ class Bootstrap:
             if answered is not None or opened is None or now >= opened.until:
                 result[number] = answered, opened is None
                 del self._rounds[number]
+                if answered is not None:  # the others' level includes more by now
+                    self._told.pop(number, None)
         if not self:
             self._end()
         return result

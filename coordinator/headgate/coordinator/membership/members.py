@@ -171,7 +171,7 @@ class Members:
         by_number: The members, by their number in the table.
         said: What the API said last about other agents, members or not, by id.
         lag_s: One-way lag of the bus, measured on this agent's own reports.
-        least_lag_s: The smallest recent lag.
+        least_lag_s: The smallest recent lag; 0 for who only listens.
         echo_at: When this agent's newest report came back, or should have.
         echoed: Whether any report of its own ever came back.
         knows_at: When all agents have had time to answer this one's first report;

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.configuration import Configuration
-    from headgate.coordinator.messages.report import Report
+    from headgate.coordinator.messages.report import AgentLife, Report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,15 +165,18 @@ class Restored:
         group_ids: ``int64[N]``.
         level: ``float64[N]`` units.
         age_s: Seconds since it held; the rate is credited for that time.
-        included: For each level, the counters by agent that it includes, units; an
-            agent that is missing was not heard. None where that is not known.
+        counted: ``float64[N]`` this agent's own counters that the levels include; NaN
+            where that is not known.
+        others: For each level, the counters of others that it includes, units; a life
+            that is missing was not heard, or is over.  None where that is not known.
     """
 
     dimension: str
     group_ids: NDArray[np.int64]
     level: NDArray[np.float64]
     age_s: float = 0.0
-    included: Sequence[Mapping[str, float] | None] | None = None
+    counted: NDArray[np.float64] | None = None
+    others: Sequence[Mapping[AgentLife, float] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
