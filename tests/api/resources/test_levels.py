@@ -120,6 +120,9 @@ def test_who_asks_is_told_what_is_left_now(rig: Rig) -> None:
         (known,) = rig.asked_by("b")
         assert known["counted"] is None
         assert known["others"] == [{"agent": "a", "incarnation": 7, "counted": 3.0}]
+    rig.used = [replace(LEFT, agents=(replace(ASKS, incarnation=1 << 60),))]
+    (known,) = rig.asked_by("b")
+    assert known["others"] == []  # agents could not read it
     many = tuple(replace(ASKS, agent=str(n)) for n in range(MOST_OTHERS))
     rig.used = [replace(LEFT, agents=(ASKS, *many))]
     (known,) = rig.asked_by("a")

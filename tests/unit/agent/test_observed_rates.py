@@ -11,6 +11,7 @@ from headgate.coordinator.explain.views import AgentRow
 def row(*, admitted: float, refused: float, demand: float, age_s: float) -> AgentRow:
     return AgentRow(
         agent="a",
+        incarnation=1,
         demand=demand,
         attempted=demand,
         share=1.0,

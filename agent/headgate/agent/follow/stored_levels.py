@@ -71,8 +71,9 @@ def restored(
             not known) of each.
     """
     by_age: dict[tuple[str, float], list[tuple[int, float, float, Others | None]]] = {}
-    for group, dimension, level, age_s, *included in levels:
-        by_age.setdefault((dimension, age_s), []).append((group, level, *included))
+    for group, dimension, level, age_s, counted, others in levels:
+        told = by_age.setdefault((dimension, age_s), [])
+        told.append((group, level, counted, others))
     return [
         Restored(
             dimension=dimension,

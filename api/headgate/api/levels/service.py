@@ -25,6 +25,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from headgate.agent.follow.periods import period_at, zone_of
+from headgate.agent.json_place import MAX_INTEGER
 from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.store import Store
 from headgate.api.store.tables import LevelRow, LimitRow, StateRow
@@ -225,11 +226,8 @@ class LevelBook:
         answer, room = list[dict[str, object]](), MOST_OTHERS
         for level in known:
             if level is not None:
-                others = level.others
-                if others is not None and len(others) <= room:
-                    room -= len(others)
-                else:
-                    others = None
+                others = level.others if len(level.others or ()) <= room else None
+                room -= len(others or ())
                 told = _told(level, picture)
                 answer.append({**told, "counted": level.counted, "others": others})
         return answer
@@ -273,7 +271,11 @@ class LevelBook:
         for use in seen:
             group_id, limit = use.group.id, use.limit
             own = (each.counted_units for each in use.agents if each.agent == agent)
-            others = [_counted(each) for each in use.agents if each.agent != agent]
+            others = [
+                _counted(each)
+                for each in use.agents
+                if each.agent != agent and each.incarnation <= MAX_INTEGER
+            ]
             if isfinite(limit.rate) and isfinite(use.level):
                 levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(
                     group_id=group_id,

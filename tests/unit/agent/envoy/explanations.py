@@ -16,6 +16,7 @@ UNUSED = (
 def row(agent: str, demand: float) -> AgentRow:
     return AgentRow(
         agent=agent,
+        incarnation=1,
         demand=demand,
         attempted=demand,
         share=0.0,
