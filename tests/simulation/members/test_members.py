@@ -131,6 +131,72 @@ def test_an_older_version_beside_this_one_gets_its_part() -> None:
     assert passed == pytest.approx([500, 500], rel=0.06)
 
 
+@pytest.mark.parametrize(
+    ("own", "inside", "weights", "due"),
+    [
+        (1, ["a"], (4, 1), [200, 800]),
+        (2, ["a"], (4, 1), [200, 800]),
+        (3, ["a", "a", "a"], (4, 1), [200, 267, 267, 267]),
+        (8, ["a", "b"], (4, 1), [167, 667, 167]),
+        (2, ["a", "b"], (0.25, 0.25), [667, 167, 167]),
+    ],
+)
+@pytest.mark.parametrize("older", [False, True])
+def test_callers_of_a_group_in_agents_that_use_none_inside_it_weigh_1_together(
+    own: int,
+    inside: list[str],
+    weights: tuple[float, float],
+    due: list[int],
+    older: bool,
+) -> None:
+    """So they do where agents of an older version use those inside."""
+    rate = limit(100.0)
+    groups = [Group(id=1, name="p", limits=(rate,))]
+    for n, weight in enumerate(weights):
+        name = "ab"[n]
+        groups.append(
+            Group(id=2 + n, name=name, limits=(rate,), parent=1, weight=weight)
+        )
+    members = Members(configured(*groups), own + len(inside))
+    for member in members.all[own:] if older else ():
+        member.forge = without_own
+    wants = dict(enumerate(["p"] * own + inside))
+    passed = admitted(members, wants, 150.0, 15.0)
+    found = [sum(passed[:own]), *passed[own:]]
+    assert sum(passed) == pytest.approx(1000, rel=0.02)
+    assert found == pytest.approx(due, rel=0.1)
+
+
+def test_a_bucket_that_nobody_asks_beside_one_inside_that_is_used_elsewhere() -> None:
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0),)),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1),
+    )
+    members = Members(configured(*groups), 2)
+    idle = members.all[0].enforcer.limiter(tenant="p")
+    idle.links({"requests": 1.0})
+    passed = admitted(members, {1: "a"}, 150.0, 10.0)
+    assert passed[1] == pytest.approx(500, rel=0.03)
+    assert idle.try_acquire_at(members.now, requests=1.0)
+
+
+def without_own(report: Report) -> Report:
+    """Return what an agent reports that doesn't tell the demand of own callers."""
+    rows = tuple(replace(rows, own=None) for rows in report.rows)
+    return replace(report, rows=rows)
+
+
+def test_late_reports_are_no_surplus_for_own_callers() -> None:
+    groups = (
+        Group(id=1, name="p", limits=(limit(100.0),)),
+        Group(id=2, name="a", limits=(limit(100.0),), parent=1, weight=4.0),
+    )
+    members = Members(configured(*groups), 3)
+    callers = [(0, "p", 500.0), (1, "p", 500.0), (2, "a", 1000.0)]
+    passed = admitted_to(members, [*callers, (0, "a", 0.5), (1, "a", 0.5)], 15.0)
+    assert sum(passed[:2]) == pytest.approx(200, rel=0.1)
+
+
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize(
     "groups", [["c0"], *thorough(["c0", "c1"]), ["c0", "c1", "c2", "c3"]]

@@ -191,14 +191,15 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
     )
     if not np.all(rows.cost == 1.0):
         message.cost.extend(_demand_codes(rows.cost, "cost"))
-    if rows.largest is not None:
-        message.largest.extend(_demand_codes(rows.largest, "largest"))
-    if rows.inside is not None:
-        message.inside.extend(_demand_codes(rows.inside, "inside"))
-    if rows.counted is not None:
-        message.counted.extend(_demand_codes(rows.counted, "counted"))
-    if rows.age_s is not None:
-        message.age.extend(_demand_codes(rows.age_s, "age"))
+    for name, to, column in (
+        ("largest", message.largest, rows.largest),
+        ("inside", message.inside, rows.inside),
+        ("counted", message.counted, rows.counted),
+        ("own", message.own, rows.own),
+        ("age", message.age, rows.age_s),
+    ):
+        if column is not None:
+            to.extend(_demand_codes(column, name))
     if rows.before is not None:
         message.before.extend(_steps(rows.before, scale, "before", least=0.0))
     if rows.level is not None:
@@ -320,10 +321,11 @@ def _decode_rows(
     demand, held = message.demand, message.held
     cost, largest = message.cost, message.largest
     level, subjects, inside = message.level, message.subjects, message.inside
-    counted, age, before = message.counted, message.age, message.before
+    counted, own = message.counted, message.own
+    age, before = message.age, message.before
     size, at = places.size, places.at
     required = (refused, admitted, demand, held)
-    optional = (cost, largest, inside, counted, age, before, level, subjects)
+    optional = (cost, largest, inside, counted, own, age, before, level, subjects)
     for column, values in zip(_COLUMNS, (*required, *optional), strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
@@ -344,6 +346,7 @@ def _decode_rows(
         largest=_largest(largest, f"{name}.largest", at) if largest else None,
         inside=_decoded(inside, f"{name}.inside", at) if inside else None,
         counted=_decoded(counted, f"{name}.counted", at) if counted else None,
+        own=_decoded(own, f"{name}.own", at) if own else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
         before=units_of(before, scale, at) if before else None,
         level=units_of(level, level_scale, at) if level else None,
@@ -378,6 +381,7 @@ _COLUMNS = (
     "largest",
     "inside",
     "counted",
+    "own",
     "age",
     "before",
     "level",

@@ -19,13 +19,11 @@ once.  What all children of this agent, and its own callers, spend together is b
 by what is left to it of the parent's level: see `left_inside`.  A child whose limit is
 unlimited uses the limit of its nearest limited ancestor.
 
-**Beside the children.**  What agents want from the parent but not from any child
-tracked here is a branch, too: the parent's own callers (see
-`headgate.coordinator.demand.parents`), and children that this agent does not use.  Its
-part is divided among agents by what each wants there, and this agent's own callers keep
-to that.
-
-It weighs as much as what is used there, callers 1, which agents report
+**Beside the children.**  The parent's own callers
+(see `headgate.coordinator.demand.parents`) are a branch of weight 1, whose part is
+divided among agents by what each of them wants there
+(docs/decisions/0084-own-callers-are-told-apart.md).  Children that this agent does not
+use are another one.  It weighs as much as what is used there, which agents report
 (docs/decisions/0074-what-is-used-inside-is-reported.md).
 
 Agents share the permits of a strict parent by these weights, too: by their demand
@@ -181,28 +179,32 @@ def pass_down(
     siblings = [key for key in children if key in table]
     above, slot = table.at(parent)
     above.due_inside[slot] = 0.0
-    if not siblings:
-        above.inside[0, slot] = 1.0  # its own callers
+    places = [table.at(key) for key in siblings]
+    others = [limits.by_key[key] for key in children if key not in table]
+    beside = beside_of(above, slot, places)
+    own = _own_callers(above, slot, beside) if others else beside
+    if not siblings and (bool(above.strict[slot]) or (own == beside).all()):
+        # As any other group: nobody uses those inside it.
+        above.inside[0, slot] = max(_own_branch(own).own, LEAST_INSIDE)
         above.own_callers[slot] = nan
         return []
     unlimited = bool(above.unlimited[slot])
     available = inf if unlimited else float(above.available[slot])
-    places = [table.at(key) for key in siblings]
     branches = [
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
-    beside = beside_of(above, slot, places)
-    others = [limits.by_key[key] for key in children if key not in table]
+    branches.append(_own_branch(own))
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
     used = _used(above, slot, branches, beside, lightest)
-    branches.append(_further(others, used, beside))
+    if others:
+        branches.append(_further(others, used, float((beside - own).sum())))
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
     above.branch_theta[slot] = min(theta, filled)
     steady = inf if unlimited else float(above.rate[slot])
     usual = fill(steady, branches)[0] if available < steady else parts
-    slack = max(0.0, available - sum(parts)) / len(siblings)
+    slack = max(0.0, available - sum(parts)) / max(len(siblings), 1)
     due = [part * b.own for part, b in zip(usual, branches, strict=True)]
     # What nobody else has heard of, others don't leave to this agent.
     above.due_inside[slot] = min(sum(due), steady, float(above.known_demand[slot]))
@@ -213,7 +215,9 @@ def pass_down(
         for part, b in zip(parts, branches, strict=True)
     ]
     top = not limits.ancestors[parent]
-    _leave(above, slot, places, due, at_once, top=top, called=called)
+    # Without siblings, its own bucket is all that there is here.
+    own_bucket = called or not siblings
+    _leave(above, slot, places, due, at_once, top=top, called=own_bucket)
     wait_s = max(
         _debt_s(above, slot, limits.calendar.get(parent), wall_s),
         float(above.wait_above_s[slot]),
@@ -223,9 +227,10 @@ def pass_down(
         block.parent_cap[at] = min(parts[n] + slack, most)
         block.part_above[at] = min(usual[n] + slack, most)
         block.wait_above_s[at] = wait_s if most > 0.0 else inf
-    above.own_callers[slot] = beside[0]
-    weight = above.weight[:, slot]
-    above.own_callers_theta[slot] = water_level(beside, weight, parts[-1])
+    above.own_callers[slot] = own[0]
+    above.own_callers_theta[slot] = water_level(
+        own, above.weight[:, slot], parts[len(places)]
+    )
     return [place for place in places if _changed(*place)]
 
 
@@ -249,7 +254,7 @@ def _leave(
         above: The parent's block, changed.
         slot: Its column.
         places: Block and column of each child; they are changed.
-        due: Units/s that each branch is due here; the last one is the own callers'.
+        due: Units/s that each branch is due here; own callers follow the children.
         at_once: What each may spend here of a surplus, as a part of what all may.
         top: The parent has no parent itself.
         called: Its own bucket is asked, too.
@@ -312,19 +317,17 @@ def _used(
     beside: Floats,
     lightest: float,
 ) -> float:
-    """Return the weight of what is used of a parent beside the children tracked here.
+    """Return the weight of what is used of a parent beside the `branches` known here.
 
     What an agent reports counts as far as it wants something, so that a false report
     takes no more than its sender could by asking for everything.  Who has not reported
     any weight yet, or doesn't know how to, counts as the `lightest` of the other
     children.  This agent's own weight, `inside`, is set: the others are told.
 
-    From none of the `branches` agents want `beside`, ``float64[A]`` units/s.
+    From none of the children agents want `beside`, ``float64[A]`` units/s.
     """
     theta = max(float(above.branch_theta[slot]), 1e-200)
-    callers = float(beside[0])
-    mine = min(callers / max(float(beside.sum()), 1e-200), callers / theta)
-    tracked = 0.0
+    mine = tracked = 0.0
     for branch in branches:
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
         tracked += weight
@@ -338,15 +341,28 @@ def _used(
     return float(np.minimum(inside, wanted / theta).sum()) - tracked
 
 
-def _further(others: Sequence[Ruled], used: float, beside: Floats) -> Branch:
-    """Return the branch of what agents want beside the children that are tracked here.
+def _own_callers(above: LedgerBlock, slot: int, beside: Floats) -> Floats:
+    """Return ``float64[A]`` units/s that a parent's own callers want of each agent.
+
+    They are a part of what agents want `beside` the children that are tracked here.
+    """
+    own: Floats = np.minimum(above.own[:, slot], beside)
+    own[0] = beside[0]  # exact: it knows all groups that it uses
+    return own
+
+
+def _own_branch(own: Floats) -> Branch:
+    """Return the branch of a parent's own callers, who weigh 1 over all agents."""
+    demand = float(own.sum())
+    part = float(own[0]) / max(demand, 1e-200)
+    return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand, own=part)
+
+
+def _further(others: Sequence[Ruled], used: float, demand: float) -> Branch:
+    """Return the branch of children that are not tracked here.
 
     The weight `used` there is not exact, since it is made of reports of many times.
     """
-    demand = float(beside.sum())
-    own = float(beside[0]) / max(demand, 1e-200)
-    if not others:
-        return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand, own=own)
     weights = [ruled.group.weight for ruled in others]
     # Of a template's values only those that are used here are known here.
     any_number = any(ruled.group.per is not None for ruled in others)
@@ -354,7 +370,7 @@ def _further(others: Sequence[Ruled], used: float, beside: Floats) -> Branch:
     weight = min(max(used, LEAST_WEIGHT * min(weights)), most)
     minimum = sum(ruled.limit.minimum / ruled.limit.period_s for ruled in others)
     minimum *= min(weight / sum(weights), 1.0)
-    return Branch(weight=weight, minimum=minimum, maximum=inf, demand=demand, own=own)
+    return Branch(weight=weight, minimum=minimum, maximum=inf, demand=demand)
 
 
 def _debt_s(

@@ -29,6 +29,11 @@ PARENT_LEAVES_S = 0.2
 """Longest delay for a group inside another one that owes nothing, seconds: then it is
 known who else wants something."""
 
+LATE_S = 0.1
+"""Seconds of the rate that are no surplus: as much is spent by the others while their
+reports are late.  Without it, own callers that are due a fifth of 100/s got a
+quarter."""
+
 BURST_PARTS = 2.0
 """A surplus above may be spent at once if this agent's part of it exceeds so many times
 what a bucket may hold by its rate.  Below that, reports that are late look like one,
@@ -75,7 +80,8 @@ def surplus_of(block: LedgerBlock, slots: Index | int) -> Floats:
     """
     holds = block.belief[slots] - block.aside_in_all[slots]
     holds = holds + lesser(block.unheeded[slots], 0.0)
-    return greater(holds - block.margin[slots], 0.0)
+    kept = block.margin[slots] + LATE_S * block.rate[slots]
+    return greater(holds - kept, 0.0)
 
 
 def hold_inside(

@@ -359,6 +359,8 @@ class LocalBuckets:
             cost = self.cost[at]
             large = largest > ANNOUNCED_COSTS * cost
             counted, more = demand[at], beyond[at]
+            own = counted if self._families is None else self._families.own[at]
+            inside = optional.get("inside") is not None
             parts.append(
                 Rows(
                     dimension=dimension,
@@ -367,6 +369,7 @@ class LocalBuckets:
                     admitted=self.admitted[at],
                     demand=counted + more,
                     counted=counted if more.any() else None,
+                    own=own if inside else None,
                     held=self.held[at],
                     cost=cost,
                     largest=np.where(large, largest, 0.0) if large.any() else None,

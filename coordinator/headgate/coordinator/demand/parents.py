@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Families:
     """Parents among N buckets.
 
+    Attributes:
+        own: ``float64[N]`` λ' of own callers, as added up or told last.
+
     Args:
         levels: For each level, the deepest first: ``int64[K]`` positions of its buckets
             and ``int64[K]`` of the parent of each.
@@ -43,7 +46,7 @@ class Families:
         self._parents: Ints = np.unique(np.concatenate([to for _, to in levels]))
         self._called: Ints = self._parents[self._parents < shell_size]
         self._demand = Demand(len(self._called), now)
-        self._direct, self._told = np.zeros((2, size))
+        self._direct, self._told, self.own = np.zeros((3, size))
 
     def look(self, now: float, totals: Floats, cost: Floats) -> None:
         """Bring the estimates of own callers to `now`.
@@ -92,7 +95,7 @@ class Families:
         if len(self._called):
             passing = usable[self._called] / np.maximum(rate[self._called], 1e-12)
             self._direct[self._called] = self._demand.rate * passing
-        own = self._apart(usable)
+        own = self.own = self._apart(usable)
         return self._summed(own, own, passes)
 
     def tell(
@@ -107,6 +110,7 @@ class Families:
         """
         own = self._apart(demand)
         self._told[chosen] = own[chosen]
+        self.own = self._told
         return self._summed(own, self._told, passes)
 
     def with_ancestors(self, chosen: Flags) -> Flags:

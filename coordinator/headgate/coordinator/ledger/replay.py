@@ -374,6 +374,8 @@ def _copy(block: LedgerBlock, rows: Rows, at: Index, cells: Index) -> None:
         beyond = whole - demand
     block.demand.reshape(-1)[cells] = demand
     block.beyond.reshape(-1)[cells] = beyond
+    own = greater(rows.of_own_callers[at], 0.0)
+    block.own.reshape(-1)[cells] = lesser(own, demand)
     block.cost.reshape(-1)[cells] = greater(rows.cost[at], LEAST_COST)
     block.held.reshape(-1)[cells] = rows.held[at]
     inside = 0.0 if rows.inside is None else rows.inside[at]

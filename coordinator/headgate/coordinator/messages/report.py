@@ -40,6 +40,9 @@ class Rows:
             all are 0.
         counted: ``float64[N]`` units/s of the demand that count: of callers inside the
             row's group as much as the limits there admit.  None if all count.
+        own: ``float64[N]`` units/s of those that callers of the row's group itself
+            want, not callers inside it.  None if there are no groups inside, or, where
+            `inside` is told, from a sender that does not know the column.
         age_s: ``float64[N]`` seconds since the sender began to use the limit, 0 if that
             was long ago; None if all are 0.
         before: ``float64[N]`` units that it had admitted by then; None if all are 0.
@@ -58,6 +61,7 @@ class Rows:
     largest: NDArray[np.float64] | None = None
     inside: NDArray[np.float64] | None = None
     counted: NDArray[np.float64] | None = None
+    own: NDArray[np.float64] | None = None
     age_s: NDArray[np.float64] | None = None
     before: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
@@ -68,6 +72,13 @@ class Rows:
         """The demand that counts, ``float64[N]`` units/s."""
         return self.demand if self.counted is None else self.counted
 
+    @property
+    def of_own_callers(self) -> NDArray[np.float64]:
+        """What of that the group's own callers want, ``float64[N]`` units/s."""
+        if self.own is not None:
+            return self.own
+        return self.counting if self.inside is None else np.zeros(len(self.cost))
+
     def at(self, where: NDArray[np.int64]) -> Rows:
         """Return the rows at these positions, ``int64[K]``."""
         return _rows([self], lambda columns: columns[0][where])
@@ -77,7 +88,8 @@ class Rows:
         """Return rows of one dimension, one part after the other, in their order.
 
         Where some parts leave out a column, `level` counts as unknown there (NaN),
-        `counted` as all of the demand, any other as 0, and no row has `subjects`.
+        `counted` as all of the demand, `own` as `of_own_callers` says, any other as 0,
+        and no row has `subjects`.
         """
         return _rows(parts, np.concatenate)
 
@@ -108,6 +120,8 @@ def _column(rows: Rows, name: str) -> NDArray[Any] | None:
     column: NDArray[Any] | None = getattr(rows, name)
     if name == "counted":
         return rows.counting
+    if name == "own":
+        return rows.of_own_callers
     if column is None and name in _ABSENT:
         return np.full(len(rows.cost), _ABSENT[name])
     return column

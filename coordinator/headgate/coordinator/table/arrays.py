@@ -103,6 +103,7 @@ class LedgerBlock:
     weight: Floats = _cell("in the max-min; 0 iff silent or empty")
     inside: Floats = _cell("weight of what its callers use of and inside a group")
     beyond: Floats = _cell("units/s: λ of callers inside that limits there refuse")
+    own: Floats = _cell("units/s: of λ, that of the group's own callers")
     kept: Floats = _cell("units/s: average share, for isolation hold")
     aside: Floats = _cell("units: part of the level reserved for a silent member")
     # The bucket.

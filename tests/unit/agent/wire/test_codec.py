@@ -59,6 +59,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
     with_subjects = size > 0 and draw(st.booleans())
     with_inside = size > 0 and draw(st.booleans())
     with_counted = size > 0 and draw(st.booleans())
+    with_own = size > 0 and draw(st.booleans())
     with_age = size > 0 and draw(st.booleans())
     with_before = size > 0 and draw(st.booleans())
     subjects = arrays(np.int64, size, elements=st.integers(0, MAX_SUBJECTS))
@@ -72,6 +73,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
         cost=draw(column(size, st.just(1.0) | st.floats(1e-6, 1e13))),
         inside=draw(column(size, st.floats(0.0, 1e6))) if with_inside else None,
         counted=draw(column(size, st.floats(0.0, 1e9))) if with_counted else None,
+        own=draw(column(size, st.floats(0.0, 1e9))) if with_own else None,
         age_s=draw(column(size, st.floats(0.0, 1e4))) if with_age else None,
         before=draw(column(size, counter)) if with_before else None,
         level=draw(column(size, signed)) if with_level else None,
@@ -113,7 +115,15 @@ def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
         assert some.dimension == whole_.dimension
         for name in ("group_ids", "refused", "admitted", "demand", "held"):
             assert getattr(some, name).tolist() == getattr(whole_, name)[at].tolist()
-        for name in ("inside", "counted", "age_s", "before", "level", "subjects"):
+        for name in (
+            "inside",
+            "counted",
+            "own",
+            "age_s",
+            "before",
+            "level",
+            "subjects",
+        ):
             there = getattr(whole_, name)
             assert (getattr(some, name) is None) == (there is None)
             if there is not None:

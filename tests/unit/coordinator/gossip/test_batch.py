@@ -147,6 +147,7 @@ class Twins:
             cost=random.uniform(0.5, 3.0, size),
             largest=random.uniform(0.0, 9.0, size) if random.random() < 0.3 else None,
             counted=random.uniform(0.0, 90.0, size) if random.random() < 0.2 else None,
+            own=np.linspace(0.0, 90.0, size) if size % 2 else None,
             level=random.normal(100.0, 50.0, size) if random.random() < 0.2 else None,
             subjects=None if random.random() < 0.03 * self.odd else subjects,
         )
