@@ -132,39 +132,81 @@ def test_an_older_version_beside_this_one_gets_its_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "inside", "weights", "due"),
+    ("uses", "weights", "due"),
     [
-        (1, ["a"], (4, 1), [200, 800]),
-        (2, ["a"], (4, 1), [200, 800]),
-        (3, ["a", "a", "a"], (4, 1), [200, 267, 267, 267]),
-        (8, ["a", "b"], (4, 1), [167, 667, 167]),
-        (2, ["a", "b"], (0.25, 0.25), [667, 167, 167]),
+        (["p", "a"], (4, 1), {"p": 200, "a": 800}),
+        (["p", "p", "a"], (4, 1), {"p": 200, "a": 800}),
+        (["p", "pa"], (4, 1), {"p": 200, "a": 800}),
+        (["pb", "pa"], (4, 1), {"p": 167, "a": 667, "b": 167}),
+        ([*"pppp", "a", "b"], (4, 0.5), {"p": 182, "a": 727, "b": 91}),
+        *thorough(
+            ([*"pppaaa"], (4, 1), {"p": 200, "a": 800}),
+            ([*"pp", "a", "b"], (0.25, 0.25), {"p": 667, "a": 167, "b": 167}),
+            ([*"bbbb", *4 * ["pa"]], (4, 1), {"p": 167, "a": 667, "b": 167}),
+        ),
     ],
 )
-@pytest.mark.parametrize("older", [False, True])
-def test_callers_of_a_group_in_agents_that_use_none_inside_it_weigh_1_together(
-    own: int,
-    inside: list[str],
-    weights: tuple[float, float],
-    due: list[int],
-    older: bool,
+@pytest.mark.parametrize("per_s", [150.0, 500.0])
+def test_own_callers_of_a_group_weigh_1_together_whatever_their_agents_use(
+    uses: list[str], weights: tuple[float, float], due: dict[str, float], per_s: float
 ) -> None:
-    """So they do where agents of an older version use those inside."""
-    rate = limit(100.0)
-    groups = [Group(id=1, name="p", limits=(rate,))]
+    """Agents use groups of 100/s; a and b are inside p."""
+    passed = used_inside(Members(inside_p(*weights), len(uses)), uses, per_s)
+    assert passed == pytest.approx(due, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("uses", "weight", "due"),
+    [
+        (["p", "p", "a"], 4, {"p": 200, "a": 800}),
+        *thorough(([*"ppp"], 1, {"p": 1000}), ([*"ppppp"], 4, {"p": 1000})),
+    ],
+)
+def test_own_callers_weigh_1_beside_an_agent_of_an_older_version(
+    uses: list[str], weight: float, due: dict[str, float]
+) -> None:
+    members = Members(inside_p(weight), len(uses))
+    members.all[-1].forge = without_own
+    each: list[float] = []
+    passed = used_inside(members, uses, 150.0, each=each)
+    assert passed == pytest.approx(due, rel=0.1)
+    if "a" not in due:
+        assert each == pytest.approx([1000 / len(uses)] * len(uses), rel=0.1)
+
+
+def inside_p(*weights: float) -> Configuration:
+    """Return a group p of 100/s with groups a, b … inside it."""
+    groups = [Group(id=1, name="p", limits=(limit(100.0),))]
     for n, weight in enumerate(weights):
-        name = "ab"[n]
+        limits = (limit(100.0),)
         groups.append(
-            Group(id=2 + n, name=name, limits=(rate,), parent=1, weight=weight)
+            Group(id=2 + n, name="ab"[n], limits=limits, parent=1, weight=weight)
         )
-    members = Members(configured(*groups), own + len(inside))
-    for member in members.all[own:] if older else ():
-        member.forge = without_own
-    wants = dict(enumerate(["p"] * own + inside))
-    passed = admitted(members, wants, 150.0, 15.0)
-    found = [sum(passed[:own]), *passed[own:]]
-    assert sum(passed) == pytest.approx(1000, rel=0.02)
-    assert found == pytest.approx(due, rel=0.1)
+    return configured(*groups)
+
+
+def used_inside(
+    members: Members,
+    uses: list[str],
+    per_s: float,
+    *,
+    each: list[float] | None = None,
+) -> Counter[str]:
+    """Return what is admitted of groups in ten seconds, and by each caller.
+
+    Args:
+        members: The agents.
+        uses: For each agent, the groups that it uses, a letter each.
+        per_s: Requests of each of them.
+        each: Appended to.
+    """
+    callers = [(n, group, per_s) for n, groups in enumerate(uses) for group in groups]
+    passed, total = admitted_to(members, callers, 15.0), Counter[str]()
+    for (_, group, _), units in zip(callers, passed, strict=True):
+        total[group] += units
+    if each is not None:
+        each.extend(passed)
+    return total
 
 
 def test_a_bucket_that_nobody_asks_beside_one_inside_that_is_used_elsewhere() -> None:
@@ -181,9 +223,19 @@ def test_a_bucket_that_nobody_asks_beside_one_inside_that_is_used_elsewhere() ->
 
 
 def without_own(report: Report) -> Report:
-    """Return what an agent reports that doesn't tell the demand of own callers."""
-    rows = tuple(replace(rows, own=None) for rows in report.rows)
-    return replace(report, rows=rows)
+    """Return what an agent reports that doesn't tell the demand of own callers.
+
+    If it uses no group inside, it tells a weight of 1.
+    """
+    rows = [
+        replace(
+            each,
+            own=None,
+            inside=None if each.inside is None else np.maximum(each.inside, 1.0),
+        )
+        for each in report.rows
+    ]
+    return replace(report, rows=tuple(rows))
 
 
 def test_late_reports_are_no_surplus_for_own_callers() -> None:

@@ -120,8 +120,12 @@ def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], flo
 
 
 def beside_of(
-    above: LedgerBlock, slot: int, children: Sequence[tuple[LedgerBlock, int]]
-) -> Floats:
+    above: LedgerBlock,
+    slot: int,
+    children: Sequence[tuple[LedgerBlock, int]],
+    *,
+    more: bool,
+) -> tuple[Floats, Floats]:
     """Return what each agent wants from a parent but not from any of some children.
 
     What it wants there beyond limits that this agent doesn't track is left out, too.
@@ -130,9 +134,11 @@ def beside_of(
         above: The parent's block.
         slot: The parent's column.
         children: Block and column of each child.
+        more: The parent has further children.
 
     Returns:
-        ``float64[A]`` units/s, in the order of the parent's lines.
+        ``float64[A]`` units/s of its own callers, and of further children, in the order
+        of the parent's lines.
     """
     present = above.weight[:, slot] > 0.0
     wanted = np.where(present, above.demand[:, slot], 0.0)
@@ -156,8 +162,10 @@ def beside_of(
     left[small] = 0.0
     counted[0] = left[0]
     counted = np.minimum(left, np.maximum(counted, 0.0))
-    capped: Floats = np.minimum(counted, above.demand_cap[slot])
-    return capped
+    own: Floats = counted.copy()
+    if more:  # this agent uses none of those
+        own[1:] = np.minimum(above.own[1:, slot], counted[1:])
+    return own, counted - own
 
 
 def pass_down(
@@ -181,9 +189,8 @@ def pass_down(
     above.due_inside[slot] = 0.0
     places = [table.at(key) for key in siblings]
     others = [limits.by_key[key] for key in children if key not in table]
-    beside = beside_of(above, slot, places)
-    own = _own_callers(above, slot, beside) if others else beside
-    if not siblings and (bool(above.strict[slot]) or (own == beside).all()):
+    own, further = beside_of(above, slot, places, more=bool(others))
+    if not siblings and (bool(above.strict[slot]) or not further.any()):
         # As any other group: nobody uses those inside it.
         above.inside[0, slot] = max(_own_branch(own).own, LEAST_INSIDE)
         above.own_callers[slot] = nan
@@ -194,11 +201,13 @@ def pass_down(
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
+    # Not before: of own callers who want all that counts, others would want nothing.
+    own, further = np.minimum((own, further), above.demand_cap[slot])
     branches.append(_own_branch(own))
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
-    used = _used(above, slot, branches, beside, lightest)
+    used = _used(above, slot, branches, own + further, lightest)
     if others:
-        branches.append(_further(others, used, float((beside - own).sum())))
+        branches.append(_further(others, used, float(further.sum())))
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
     above.branch_theta[slot] = min(theta, filled)
@@ -339,16 +348,6 @@ def _used(
     inside = np.where(silent, lightest, inside)
     wanted = np.minimum(above.demand[present, slot], above.demand_cap[slot])
     return float(np.minimum(inside, wanted / theta).sum()) - tracked
-
-
-def _own_callers(above: LedgerBlock, slot: int, beside: Floats) -> Floats:
-    """Return ``float64[A]`` units/s that a parent's own callers want of each agent.
-
-    They are a part of what agents want `beside` the children that are tracked here.
-    """
-    own: Floats = np.minimum(above.own[:, slot], beside)
-    own[0] = beside[0]  # exact: it knows all groups that it uses
-    return own
 
 
 def _own_branch(own: Floats) -> Branch:

@@ -77,7 +77,10 @@ class Rows:
         """What of that the group's own callers want, ``float64[N]`` units/s."""
         if self.own is not None:
             return self.own
-        return self.counting if self.inside is None else np.zeros(len(self.cost))
+        if self.inside is None:
+            return self.counting
+        # An older version tells a weight of 1 if it uses no group inside.
+        return np.where(self.inside == 1.0, self.counting, 0.0)
 
     def at(self, where: NDArray[np.int64]) -> Rows:
         """Return the rows at these positions, ``int64[K]``."""
