@@ -361,11 +361,13 @@ def test_what_others_spend_until_the_api_answers_is_charged_once() -> None:
     assert level == pytest.approx(20.0 - passed, abs=0.1)
 
 
+@pytest.mark.parametrize("known", [{}, {AgentLife("agent-2", 0): 500.0}])
 @pytest.mark.parametrize("ago_s", [0.002, 0.012])
 @pytest.mark.parametrize("answered_s", [0.1, 0.3, 0.5, 1.0])
 def test_a_first_report_on_its_way_is_charged_after_an_answer_without_it(
-    answered_s: float, ago_s: float
+    answered_s: float, ago_s: float, known: dict[AgentLife, float]
 ) -> None:
+    """The API has heard nothing of its sender, or only an earlier life."""
     members = met(3, 10.0, 10.0)
     _, late, spender = members.all
     members.ask(0, "g")
@@ -380,7 +382,7 @@ def test_a_first_report_on_its_way_is_charged_after_an_answer_without_it(
         members.run(members.now + 0.001)
     members.run(members.now + ago_s)
     full = np.array([10.0])
-    members.step(late, Restored("requests", np.array([1]), full, others=[{}]))
+    members.step(late, Restored("requests", np.array([1]), full, others=[known]))
     members.run(spent_s + 2.0)
     for one in (late, spender):
         level = one.coordinator.explain(1, "requests", members.now).level

@@ -197,17 +197,13 @@ def pass_down(
         return []
     unlimited = bool(above.unlimited[slot])
     available = inf if unlimited else float(above.available[slot])
+    # Not before: of own callers who want all that counts, others would want nothing.
+    own, further = np.minimum((own, further), above.demand_cap[slot])
     branches = [
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
-    # Not before: of own callers who want all that counts, others would want nothing.
-    own, further = np.minimum((own, further), above.demand_cap[slot])
-    branches.append(_own_branch(own))
-    lightest = min((ruled.group.weight for ruled in others), default=1.0)
-    used = _used(above, slot, branches, own + further, lightest)
-    if others:
-        branches.append(_further(others, used, float(further.sum())))
+    branches = _with_rest(above, slot, branches, others, own, further)
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
     above.branch_theta[slot] = min(theta, filled)
@@ -241,6 +237,23 @@ def pass_down(
         own, above.weight[:, slot], parts[len(places)]
     )
     return [place for place in places if _changed(*place)]
+
+
+def _with_rest(
+    above: LedgerBlock,
+    slot: int,
+    tracked: Sequence[Branch],
+    others: Sequence[Ruled],
+    own: Floats,
+    further: Floats,
+) -> list[Branch]:
+    """Return the branches of tracked children, own callers and any other children."""
+    branches = [*tracked, _own_branch(own)]
+    lightest = min((ruled.group.weight for ruled in others), default=1.0)
+    used = _used(above, slot, branches, own + further, lightest)
+    if others:
+        branches.append(_further(others, used, float(further.sum())))
+    return branches
 
 
 def _leave(

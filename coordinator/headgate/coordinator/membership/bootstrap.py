@@ -43,7 +43,7 @@ OLDER_S = 1.0
 that stood still finds reports from before it asked."""
 
 TOLD_S = 1.0
-"""For so long after the API's answer a first report may come that it had heard."""
+"""Seconds after the API's answer in which a first report may come that left before."""
 
 STORED_MAX = 100_000
 """Most stored levels kept: PIP-82's number of groups."""
@@ -302,9 +302,11 @@ class Bootstrap:
         self, number: int, others: Mapping[AgentLife, float] | None, now: float
     ) -> None:
         """Keep for `TOLD_S` what of others' counters the level of a ledger includes."""
-        self._told = {n: each for n, each in self._told.items() if each[1] > now}
+        self._told.pop(number, None)
         if others is not None:
             self._told[number] = others, now + TOLD_S
+        while self._told and next(iter(self._told.values()))[1] <= now:
+            del self._told[next(iter(self._told))]  # the oldest is the first
 
     def told(self, number: int, now: float) -> Mapping[AgentLife, float] | None:
         """Return what was told of a ledger lately; None if nothing was."""
