@@ -49,6 +49,8 @@ def report_due(
     report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
+    else:  # those whose levels were unsure, and left out
+        state.owe_rows(local.numbers[:0], now + UNSURE_LAGS * state.members.lag_s)
     state.members.published(report.sequence, now)
     for place in local.places:
         sent = picked[place.rows]

@@ -703,6 +703,28 @@ def test_a_limit_in_steady_use_is_not_full_although_nobody_reports_it_for_second
     assert passed <= 12
 
 
+@pytest.mark.parametrize("delay_s", [0.002, *thorough(0.005), 0.02])
+@pytest.mark.parametrize("per_s", [10.0, *thorough(20.0), 40.0])
+@pytest.mark.parametrize("begins_s", [0.1, 0.12, 0.14, *thorough(0.18, 0.26)])
+def test_who_begins_just_after_another_learns_its_level_without_the_api(
+    delay_s: float, per_s: float, begins_s: float
+) -> None:
+    """The answer was a report without a level, as the one asked was unsure of it."""
+    group = Group(id=1, name="g", limits=(limit(50.0, 1500.0),))
+    members = Members(configured(group), 3, delay_s=delay_s)
+
+    def ask(member: int, per_s: float) -> None:
+        members.ask(member, "g")
+        members.at(members.now + 1.0 / per_s, partial(ask, member, per_s))
+
+    members.at(0.02, partial(ask, 2, per_s))
+    members.at(begins_s, partial(ask, 0, 4.0))
+    members.at(begins_s + 0.03, partial(ask, 1, 4.0))
+    members.run(1.0)
+    for late in (0, 1):
+        assert sum(bool(members.ask(late, "g")) for _ in range(150)) == 150
+
+
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("away_s", [2.0, 20.0])
 def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(
