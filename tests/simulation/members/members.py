@@ -68,12 +68,14 @@ class Member:
 
     Attributes:
         reported: Its counters as it reported them last, by group.
+        not_before_s: When it can look again at the earliest.
     """
 
     name: str
     enforcer: Enforcer
     coordinator: Coordinator
     wake_s: float = 0.0
+    not_before_s: float = 0.0
     claimed: list[Claim] = field(default_factory=list[Claim])
     reported: dict[int, float] = field(default_factory=dict[int, float])
     gone: bool = False
@@ -83,6 +85,9 @@ class Member:
 class Members:
     """Some agents, the bus between them, and time.
 
+    Where looks take long, `pace_s` returns how far apart an agent's next two are at
+    least.
+
     Attributes:
         now: Monotonic seconds.
         delay_s: Of the bus, seconds.
@@ -91,12 +96,18 @@ class Members:
     """
 
     def __init__(
-        self, configuration: Configuration, number: int, *, delay_s: float = DELAY_S
+        self,
+        configuration: Configuration,
+        number: int,
+        *,
+        delay_s: float = DELAY_S,
+        pace_s: Callable[[], float] | None = None,
     ) -> None:
         self.now = 0.0
         self.delay_s = delay_s
         self.cut = False
-        self._look_s = 0.005
+        self._pace_s = pace_s
+        self._look_s = 0.005 if pace_s is None else 0.001
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         in_force, _ = in_periods(configuration, WALL_S)
@@ -194,7 +205,9 @@ class Members:
         """Look at the counters when that is due, and at least every 50 ms."""
         if member.gone:
             return
-        if member.wake_s <= self.now + 1e-9:
+        if max(member.wake_s, member.not_before_s) <= self.now + 1e-9:
+            if self._pace_s is not None:
+                member.not_before_s = self.now + self._pace_s()
             member.wake_s = inf
             self.step(member, member.enforcer.counts(self.now))
             member.wake_s = min(member.wake_s, self.now + 0.05)

@@ -984,3 +984,34 @@ def test_demand_is_added_up_through_more_groups_than_limits_count() -> None:
     admitted(members, {0: "g19", 1: "g18"}, 40.0, 6.0)
     for group in (4, 10, 18):
         assert wanted(members, group)[0] == pytest.approx(40.0, rel=0.4)
+
+
+@pytest.mark.parametrize("seed", [117, 197, *thorough(55, 120, 122, 145, 166, 191)])
+def test_agents_whose_looks_take_long_get_a_large_burst_once(seed: int) -> None:
+    """One that had just reported when it spent its part told that two looks later.
+
+    It was so with 10 of 250 seeds.
+    """
+    chance = Random(seed)
+    rate, burst, begins_s = 50.0, 1500.0, 1.5
+    group = Group(id=1, name="g", limits=(limit(rate, burst),))
+    members = Members(
+        configured(group), 3, delay_s=0.004, pace_s=lambda: chance.uniform(0.044, 0.049)
+    )
+    passed: list[float] = []
+
+    def ask(member: int) -> None:
+        all_at_once = members.now >= begins_s
+        if members.ask(member, "g") and all_at_once:
+            passed.append(members.now - begins_s)
+        next_s = members.now + chance.expovariate(10_000.0 if all_at_once else 5.0)
+        if not all_at_once:
+            next_s = min(next_s, begins_s)
+        members.at(next_s, partial(ask, member))
+
+    for n in range(3):
+        members.at(chance.uniform(0.0, 0.2), partial(ask, n))
+    members.run(begins_s + 0.3)
+    over = 1.0 + np.arange(len(passed)) - burst - rate * np.array(passed)
+    assert over.max() <= rate * 0.5 + 3.0
+    assert len(passed) > 0.95 * burst

@@ -23,7 +23,8 @@ class Settings:
             25 ms: the newest evidence that the demand estimate can be reset to.
         rest_tick_s: The same while no local bucket is used.
         urgent_gap_s: Least time between two reports.  50 ms bounds an agent to
-            twenty reports a second whatever its demand does.
+            twenty reports a second whatever its demand does (27 if its looks take so
+            long that it would speak more than a tick later otherwise).
         answer_gap_s: Least time between two answers to hellos.
         answer_gap_each_s: The same per other agent, if that is longer: an agent that is
             asked over and over, say by a hundred that start within seconds, then costs

@@ -154,6 +154,7 @@ class ReportSchedule:
         self.next_beat = now
         self._phase = phase
         self._last_at = self._told_all_at = self._told_rows_at = -np.inf
+        self._looked_at = now
         self._answer_at = self._rows_at = self._wonder_at = np.inf
 
     def owe(self, now: float, gap_s: float) -> None:
@@ -185,8 +186,14 @@ class ReportSchedule:
         return True
 
     def may_speak(self, now: float, local: LocalBuckets) -> bool:
-        """Return whether there can be anything to report now: a cheap first test."""
-        if now - self._last_at < self._settings.urgent_gap_s - ROUNDING_S:
+        """Return whether there can be anything to report now: a cheap first test.
+
+        To be asked at each look.  The least gap holds a report back to the next look if
+        that comes within a tick of its end, as the others assume; else it leaves now.
+        """
+        pace_s, self._looked_at = now - self._looked_at, now
+        early_s = self._last_at + self._settings.urgent_gap_s - ROUNDING_S - now
+        if early_s > 0.0 and pace_s < early_s + self._settings.tick_s + ROUNDING_S:
             return False
         return (
             now >= min(self.next_beat, self._answer_at, self._rows_at)
