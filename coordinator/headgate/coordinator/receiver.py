@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Place
 
 SEQUENCES_PER_S = 40.0
-"""A sequence grows by at most twice the most urgent rate of reports."""
+"""A sequence grows by at most 1.5 times the most urgent rate of reports."""
 
 SEQUENCE_GRACE = 1000
 """Allowed in addition, for a burst of reports after a pause."""
@@ -299,7 +299,8 @@ class ReportReceiver:
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None
         if rows.level is not None and not state.observing:
-            fresh = fresh & np.isfinite(block.joining_until[place.slots])
+            tells = np.isfinite(rows.level[place.rows])
+            fresh = fresh & (np.isfinite(block.joining_until[place.slots]) | ~tells)
         slots = block.slots[place.slots][fresh]
         numbers = block.number[slots].tolist()
         if state.observing:

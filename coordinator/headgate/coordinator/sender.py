@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Flags, Floats
+    from headgate.coordinator.table.arrays import Floats
     from headgate.coordinator.table.index import Place
 
 STARVED_S = 0.25
@@ -43,15 +43,15 @@ def report_due(
     if picked is None:
         return []
     picked = local.with_ancestors(picked)
-    columns = _optional(state, local, picked, now)
+    columns = _optional(state, local, now)
+    wanted = local.wanted & picked
     demand, beyond = local.tell(picked, outlook.at_once)
     told = local.rows_to_report(picked, demand, beyond, **columns)
     report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
-    else:  # those whose levels were unsure, and left out
-        state.owe_rows(local.numbers[:0], now + UNSURE_LAGS * state.members.lag_s)
     state.members.published(report.sequence, now)
+    unsure_s = UNSURE_LAGS * state.members.lag_s
     for place in local.places:
         sent = picked[place.rows]
         if not np.count_nonzero(sent):
@@ -62,6 +62,10 @@ def report_due(
         admitted, demand = local.sent_admitted[rows], local.sent_demand[rows]
         note_told(block, slots, admitted, demand, now, state.members.lag_s)
         block.dirty[slots] = True
+        # Who asked for a row wants its level, too: tell that once it is sure.
+        joined_at = block.joining_until[slots]
+        unsure = (joined_at > now - unsure_s) & (joined_at < inf) & wanted[rows]
+        state.owe_rows(block.number[slots][unsure], now + unsure_s)
     return [Publish(report)]
 
 
@@ -104,13 +108,13 @@ def _extrapolated(
 
 
 def _optional(
-    state: CoordinatorState, local: LocalBuckets, rows: Flags, now: float
+    state: CoordinatorState, local: LocalBuckets, now: float
 ) -> dict[str, Floats | None]:
     """Return the columns of rows that may be absent, ``float64[N]``.
 
-    E of each ledger is left out if it is unsure for a row to be told (`rows`,
-    ``bool[N]``).  What is used inside each row's group, how old new ledgers are, and
-    what this agent had admitted before them, are left out if all are 0.
+    E is NaN for ledgers of which it is unsure.  What is used inside each row's group,
+    how old new ledgers are, and what this agent had admitted before them, are left out
+    if all are 0.
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
@@ -120,11 +124,11 @@ def _optional(
     level, inside, age_s, before = np.zeros((4, len(local.names)))
     for place in local.places:
         block, slots, at = place.block, place.slots, place.rows
-        unsure = block.joining_until[slots] > now - unsure_s
-        sure &= not np.count_nonzero(unsure & rows[at])
         others = block.outflow[slots] - block.extrapolated_rate[0, slots]
         grown = (block.rate[slots] - others) * (now - block.at[slots])
-        level[at] = np.minimum(block.belief[slots] + grown, block.burst[slots])
+        believed = np.minimum(block.belief[slots] + grown, block.burst[slots])
+        unsure = block.joining_until[slots] > now - unsure_s
+        level[at] = np.where(unsure, nan, believed)
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
         age_s[at] = np.where(new, so_long_s, 0.0)
@@ -147,7 +151,7 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     rows: tuple[Rows, ...] = ()
     if local is not None:
         every = local.numbers >= 0
-        columns = _optional(state, local, every, now)
+        columns = _optional(state, local, now)
         rows = local.rows_to_report(every, local.usable, local.beyond, **columns)
     state.schedule.hello = False
     state.strict.leave(now)

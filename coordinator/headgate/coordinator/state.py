@@ -86,10 +86,7 @@ class CoordinatorState:
         return self.members.lag_s + self.settings.urgent_gap_s + self.settings.tick_s
 
     def owe_rows(self, numbers: Ints, at: float) -> None:
-        """Plan to tell others about these ledgers too, from some time on."""
-        if self.local is None:
-            return
-        if len(numbers):
+        """Plan to tell others about these ledgers, from some time on."""
+        if self.local is not None and len(numbers):
             self.local.wanted |= np.isin(self.local.numbers, numbers)
-        if np.count_nonzero(self.local.wanted):
             self.schedule.owe_rows(at, self.members.answer_gap_s())

@@ -725,6 +725,61 @@ def test_who_begins_just_after_another_learns_its_level_without_the_api(
         assert sum(bool(members.ask(late, "g")) for _ in range(150)) == 150
 
 
+@pytest.mark.parametrize("per_s", [0.3, *thorough(1.0), 3.0])
+@pytest.mark.parametrize("later_s", [0.4, *thorough(0.6), 0.8])
+def test_a_level_is_told_although_the_sender_is_unsure_of_another_one(
+    per_s: float, later_s: float
+) -> None:
+    """No level was, and the next report with that row could be seconds away."""
+    groups = [Group(id=n, name=f"g{n}", limits=(limit(50.0, 1500.0),)) for n in (1, 2)]
+    members = Members(configured(*groups), 4)
+
+    def ask(member: int, group: str, per_s: float, until_s: float) -> None:
+        members.ask(member, group)
+        if members.now < until_s:
+            next_s = members.now + 1.0 / per_s
+            members.at(next_s, partial(ask, member, group, per_s, until_s))
+
+    members.at(0.1, partial(ask, 0, "g1", 20.0, 10.0))
+    members.at(0.1, partial(ask, 3, "g2", 10.0, 2.0))
+    members.at(2.5, partial(members.leave, 3))
+    # Only the API knows the level of this one, and it doesn't answer.
+    members.at(3.0, partial(ask, 0, "g2", per_s, 10.0))
+    members.at(3.07, partial(ask, 1, "g2", per_s, 10.0))
+    members.at(3.0 + later_s, partial(ask, 2, "g1", 2.0, 10.0))
+    members.run(4.6)
+    assert sum(bool(members.ask(2, "g1")) for _ in range(300)) == 300
+
+
+@pytest.mark.parametrize("later_s", [-0.03, 0.0, *thorough(0.01, 0.06)])
+def test_a_debt_of_a_limit_of_which_all_are_unsure_is_charged_beside_a_sure_one(
+    later_s: float,
+) -> None:
+    """A report that tells a level of another limit tells none of this one."""
+    sure = Group(id=1, name="sure", limits=(limit(50.0, 1500.0),))
+    group = Group(id=2, name="g", limits=(limit(10.0, 100.0),))
+    members = Members(configured(sure, group), 3)
+
+    def spend(member: int, name: str, cost: float = 1.0) -> None:
+        members.ask(member, name, cost)
+
+    def ask(member: int) -> None:
+        spend(member, "sure")
+        members.at(members.now + 0.5, partial(ask, member))
+
+    for n in range(3):
+        members.at(0.1 + 0.01 * n, partial(ask, n))
+    members.ask(2, "g")
+    members.run(2.4)
+    members.leave(2)  # now only the API knows the level, and it doesn't answer
+    members.at(3.0, partial(spend, 0, "g", 500.0))
+    members.at(3.0, partial(spend, 0, "sure"))  # told with the same report
+    members.at(3.0 + later_s, partial(spend, 1, "g"))
+    for until_s in (4.5, 6.0):
+        members.run(until_s)
+        assert not any(members.ask(n, "g") for n in (0, 1))
+
+
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("away_s", [2.0, 20.0])
 def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(

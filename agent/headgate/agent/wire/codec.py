@@ -17,7 +17,7 @@ coordinator, not here.
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -203,15 +203,23 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
     if rows.before is not None:
         message.before.extend(_steps(rows.before, scale, "before", least=0.0))
     if rows.level is not None:
-        message.level_scale = _signed_scale(rows.level)
-        message.level.extend(
-            _steps(rows.level, message.level_scale, "level", least=-inf)
-        )
+        _encode_levels(rows.level, message)
     if rows.subjects is not None:
         message.subjects.extend(rows.subjects.tolist())
     if shared is None or not np.array_equal(rows.group_ids, shared):
         message.group_id_deltas.extend(_deltas(rows.group_ids, least=1))
     return message
+
+
+def _encode_levels(level: NDArray[np.float64], message: wire.Rows) -> None:
+    """Add levels to a message: 0 and the row's index for those that are NaN."""
+    unsure = np.isnan(level)
+    if unsure.all():
+        return
+    told = np.where(unsure, 0.0, level)
+    message.level_scale = _signed_scale(told)
+    message.level.extend(_steps(told, message.level_scale, "level", least=-inf))
+    message.unsure.extend(np.flatnonzero(unsure).tolist())
 
 
 def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
@@ -349,7 +357,7 @@ def _decode_rows(
         own=_decoded(own, f"{name}.own", at) if own else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
         before=units_of(before, scale, at) if before else None,
-        level=units_of(level, level_scale, at) if level else None,
+        level=_levels(message, level_scale, name, at) if level else None,
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
 
@@ -360,6 +368,19 @@ def _largest(
     """Return what the codes stand for; the last one also for all that is larger."""
     largest = _decoded(column, name, at)
     return np.where(largest < _DEMAND[-1], largest, EXACT)
+
+
+def _levels(
+    message: wire.Rows, scale: int, name: str, at: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return the levels, NaN where the sender is unsure."""
+    levels = units_of(message.level, scale, None)
+    if message.unsure:
+        unsure = np.asarray(message.unsure, dtype=np.int64)
+        if unsure.max() >= len(levels):
+            raise MalformedReport(f"{name}.unsure: expected indexes < {len(levels)}")
+        levels[unsure] = nan
+    return levels if at is None else levels[at]
 
 
 def _decoded(

@@ -82,7 +82,7 @@ class LocalBuckets:
         again: ``float64[N]`` how often a row must still be repeated because of loss.
         again_at: ``float64[N]`` when that is due.
         confirm_at: ``float64[N]`` when a reset estimate is to be reported again.
-        wanted: ``bool[N]`` others asked for the row, and its level was not told yet.
+        wanted: ``bool[N]`` others asked for the row.
         used: ``bool[N]`` counters grew at the last look.
         positions: ``int64[N]``, 0 … N − 1.
         all: All N as an index; a number if N is 1.
@@ -382,8 +382,7 @@ class LocalBuckets:
             )
         self.sent_admitted[chosen] = self.admitted[chosen]
         self.sent_demand[chosen] = demand[chosen]
-        if optional.get("level") is not None:  # what was asked for
-            self.wanted[chosen] = False
+        self.wanted[chosen] = False
         return tuple(parts)
 
     def _sum_up(self) -> None:

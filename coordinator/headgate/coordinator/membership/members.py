@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Place
 
 ECHOES_MAX = 128
-"""Most own reports whose return is awaited: six seconds of the most urgent traffic."""
+"""Most own reports whose return is awaited: five seconds of the most urgent traffic."""
 
 BASE_S = 20.0
 """How long the smallest difference of clocks is remembered, at most twice as long: in

@@ -46,8 +46,8 @@ class Rows:
         age_s: ``float64[N]`` seconds since the sender began to use the limit, 0 if that
             was long ago; None if all are 0.
         before: ``float64[N]`` units that it had admitted by then; None if all are 0.
-        level: ``float64[N]`` what the sender believes the ledger holds (E), or
-            None where the report does not carry it.
+        level: ``float64[N]`` what the sender believes the ledger holds (E), NaN where
+            it is not sure of it yet; None where the report does not carry it.
         subjects: ``int64[N]`` limiters (topics, producers) in use, or None.
     """
 

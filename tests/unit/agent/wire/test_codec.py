@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,6 +206,20 @@ def test_held_is_kept_to_a_unit_or_better(sent: Rows) -> None:
     largest = max(np.abs(sent.held).max(initial=0.0), 1.0)
     error = np.abs(got.held - sent.held).max(initial=0.0)
     assert error <= min(0.5, largest / 1600)
+
+
+def test_a_level_of_which_the_sender_is_unsure_is_no_number() -> None:
+    sent = encode(report(replace(ROW, level=floats(nan, 7.5))))
+    (rows,) = decode(sent).rows
+    assert rows.level is not None
+    np.testing.assert_array_equal(rows.level, [nan, 7.5])
+    used = np.zeros(11, dtype=np.bool_)
+    used[9] = True
+    (rows,) = decode(sent, used).rows
+    assert rows.level is not None
+    assert rows.level.tolist() == [7.5]
+    (rows,) = decode(encode(report(replace(ROW, level=floats(nan, nan))))).rows
+    assert rows.level is None
 
 
 def test_a_demand_that_is_tiny_or_immense_stays_in_range() -> None:

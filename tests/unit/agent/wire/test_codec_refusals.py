@@ -140,6 +140,11 @@ def _absurd_scale(message: wire.Report) -> None:
     message.rows[0].counter_scale = 1 << 31
 
 
+def _unsure_of_no_row(message: wire.Report) -> None:
+    message.rows[0].level.extend([5, 5])
+    message.rows[0].unsure.append(2)
+
+
 def _absurd_demand(message: wire.Report) -> None:
     message.rows[0].demand[0] = 1 << 14
 
@@ -269,6 +274,7 @@ def _permits_twice(message: wire.Report) -> None:
         (_overflowing_ids, "report: expected group ids ≤"),
         (_absurd_scale, "requests: expected a scale ≤ 1000000, got 2147483648"),
         (_absurd_demand, "requests.demand: expected codes ≤ 16383"),
+        (_unsure_of_no_row, "requests.unsure: expected indexes < 2"),
         (_two_of_one_dimension, "rows: expected each dimension at most once"),
         (_no_identifier, "rows: expected an identifier, got 'a b'"),
         (_many_rows, "report: expected at most 262144 rows, got 262145"),
