@@ -751,6 +751,33 @@ def test_a_level_is_told_although_the_sender_is_unsure_of_another_one(
     assert sum(bool(members.ask(2, "g1")) for _ in range(300)) == 300
 
 
+@pytest.mark.parametrize("after_s", [0.005, 0.03, *thorough(0.06)])
+def test_who_leaves_just_after_it_began_a_limit_tells_the_levels_of_others(
+    after_s: float,
+) -> None:
+    """Its goodbye told no level, so its debt was unknown, or counted once more."""
+    groups = [Group(id=n, name=f"g{n}", limits=(limit(10.0, 100.0),)) for n in (1, 2)]
+    other = Group(id=3, name="other", limits=(limit(10.0),))
+    members = Members(configured(*groups, other), 3)
+    for n in range(3):
+        members.ask(n, "other")
+    members.run(0.1)
+    members.ask(0, "g1")
+    members.run(2.0)
+    members.ask(0, "g1", 500.0)
+    members.run(12.0)
+    members.ask(0, "g2")
+    members.run(12.1)
+    members.ask(1, "g1")
+    members.run(12.1 + after_s)
+    members.leave(0)
+    members.run(13.6)
+    state: CoordinatorState = vars(members.all[1].coordinator)["_state"]
+    block, slot = state.table.at(("requests", 1))
+    # The burst less 501 units, and what flowed in since.
+    assert block.belief[slot] == pytest.approx(-400.0 + 10.0 * 11.6, abs=5.0)
+
+
 @pytest.mark.parametrize("later_s", [-0.03, 0.0, *thorough(0.01, 0.06)])
 def test_a_debt_of_a_limit_of_which_all_are_unsure_is_charged_beside_a_sure_one(
     later_s: float,
