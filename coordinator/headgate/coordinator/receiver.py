@@ -310,6 +310,9 @@ class ReportReceiver:
             age_s = rows.age_s[place.rows][fresh]
             begun_at = member.reported_at - age_s
             new = (age_s > 0.0) & (begun_at >= member.unheard_since)
+            if state.limits.calendar:
+                keys = map(state.table.key_of, numbers)
+                new &= state.limits.in_force(keys, report.sent_at_s - age_s)
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
             begun = np.where(new, before, np.nan)
             # Who told the level heard of a request a lag later.

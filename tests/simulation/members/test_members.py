@@ -25,6 +25,7 @@ from tests.simulation.members.members import (
     told_and_admitted,
 )
 
+from headgate.agent.follow.periods import in_periods
 from headgate.coordinator import Configuration, Configured, Group, Limit, Restored
 from headgate.coordinator.allocation.inside import is_parent
 from headgate.coordinator.messages.report import AgentLife
@@ -749,6 +750,36 @@ def test_a_level_is_told_although_the_sender_is_unsure_of_another_one(
     members.at(3.0 + later_s, partial(ask, 2, "g1", 2.0, 10.0))
     members.run(4.6)
     assert sum(bool(members.ask(2, "g1")) for _ in range(300)) == 300
+
+
+@pytest.mark.parametrize("later_s", [0.05, *thorough(0.2, 0.35)])
+def test_who_begins_just_after_a_turn_is_not_charged_what_others_used_before_it(
+    later_s: float,
+) -> None:
+    """They tell no level just then, but since when they use the limit."""
+    quota = Limit(dimension="requests", rate=100.0, burst=100.0, period="minute")
+    other = Group(id=2, name="other", limits=(limit(50.0),))
+    configuration = configured(Group(id=1, name="g", limits=(quota,)), other)
+    members = Members(configuration, 3)
+
+    def ask(member: int) -> None:
+        members.ask(member, "other")
+        members.at(members.now + 0.3, partial(ask, member))
+
+    for n in range(3):
+        members.at(0.01 * n, partial(ask, n))
+    members.run(36.0)  # the minute ends 40 s after the start
+    assert sum(bool(members.ask(0, "g")) for _ in range(90)) > 30
+    members.run(40.0)
+    in_force, _ = in_periods(configuration, WALL_S + 40.001)
+    for one in members.all:
+        one.enforcer.configure(in_force, 40.0, wall_s=WALL_S + 40.001)
+        members.step(one, Configured(in_force, 3))
+    members.run(40.0 + later_s)
+    assert members.ask(1, "g")
+    members.run(43.5)
+    for one in members.all[:2]:
+        assert one.coordinator.explain(1, "requests", 43.5).level >= -1.0
 
 
 @pytest.mark.parametrize("after_s", [0.005, 0.03, *thorough(0.06)])

@@ -212,14 +212,15 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
 
 
 def _encode_levels(level: NDArray[np.float64], message: wire.Rows) -> None:
-    """Add levels to a message: 0 and the row's index for those that are NaN."""
-    unsure = np.isnan(level)
-    if unsure.all():
-        return
-    told = np.where(unsure, 0.0, level)
-    message.level_scale = _signed_scale(told)
-    message.level.extend(_steps(told, message.level_scale, "level", least=-inf))
-    message.unsure.extend(np.flatnonzero(unsure).tolist())
+    """Add levels to a message, in columns of their own if some are NaN."""
+    sure = np.flatnonzero(~np.isnan(level))
+    scale = message.level_scale = _signed_scale(level[sure])
+    steps = _steps(level[sure], scale, "level", least=-inf)
+    if len(sure) == len(level):
+        message.level.extend(steps)
+    else:  # readers of earlier versions take any entry of `level` for a level
+        message.sure.extend(sure.tolist())
+        message.sure_level.extend(steps)
 
 
 def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
@@ -357,7 +358,7 @@ def _decode_rows(
         own=_decoded(own, f"{name}.own", at) if own else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
         before=units_of(before, scale, at) if before else None,
-        level=_levels(message, level_scale, name, at) if level else None,
+        level=_levels(message, level_scale, size, at),
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
 
@@ -371,15 +372,25 @@ def _largest(
 
 
 def _levels(
-    message: wire.Rows, scale: int, name: str, at: NDArray[np.int64] | None
-) -> NDArray[np.float64]:
-    """Return the levels, NaN where the sender is unsure."""
-    levels = units_of(message.level, scale, None)
-    if message.unsure:
-        unsure = np.asarray(message.unsure, dtype=np.int64)
-        if unsure.max() >= len(levels):
-            raise MalformedReport(f"{name}.unsure: expected indexes < {len(levels)}")
-        levels[unsure] = nan
+    message: wire.Rows, scale: int, size: int, at: NDArray[np.int64] | None
+) -> NDArray[np.float64] | None:
+    """Return the levels, NaN where none is told; None if none is told at all."""
+    if message.level:
+        return units_of(message.level, scale, at)
+    sure = np.asarray(message.sure, dtype=np.int64)
+    if len(sure) != len(message.sure_level):
+        raise MalformedReport(
+            f"{message.dimension[:40]}.sure_level: expected {len(sure)} entries, one "
+            f"per index in sure, got {len(message.sure_level)}"
+        )
+    if not len(sure):
+        return None
+    if sure[-1] >= size or (np.diff(sure) <= 0).any():
+        raise MalformedReport(
+            f"{message.dimension[:40]}.sure: expected ascending indexes < {size}"
+        )
+    levels = np.full(size, nan)
+    levels[sure] = units_of(message.sure_level, scale, None)
     return levels if at is None else levels[at]
 
 

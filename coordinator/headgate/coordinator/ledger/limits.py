@@ -15,11 +15,11 @@ from headgate.coordinator.config.configuration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headgate.coordinator.config.configuration import Configuration, Group, Limit
     from headgate.coordinator.messages.report import Report, Rows
-    from headgate.coordinator.table.arrays import LedgerBlock
+    from headgate.coordinator.table.arrays import Flags, Floats, LedgerBlock
     from headgate.coordinator.table.index import Key
 
 TURN_S = 0.5
@@ -134,6 +134,18 @@ class Limits:
         if template is None or template.per is None:
             return []
         return [((limit.dimension, group_id), limit) for limit in template.limits]
+
+    def in_force(self, keys: Iterable[Key], at_s: Floats) -> Flags:
+        """Return ``bool[K]``: the calendar period of a limit, if any, had begun.
+
+        Args:
+            keys: K of ledgers.
+            at_s: ``float64[K]`` wall clock of the agent that tells the time.
+        """
+        limits = map(self.calendar.get, keys)
+        return at_s >= [
+            -inf if limit is None else limit.begins_at_s for limit in limits
+        ]
 
     def comparable(self, report: Report, *, any_revision: bool) -> Report:
         """Return a report without levels that say nothing about this agent's own.

@@ -140,9 +140,18 @@ def _absurd_scale(message: wire.Report) -> None:
     message.rows[0].counter_scale = 1 << 31
 
 
-def _unsure_of_no_row(message: wire.Report) -> None:
-    message.rows[0].level.extend([5, 5])
-    message.rows[0].unsure.append(2)
+def _level_of_no_row(message: wire.Report) -> None:
+    message.rows[0].sure.append(2)
+    message.rows[0].sure_level.append(5)
+
+
+def _level_told_twice(message: wire.Report) -> None:
+    message.rows[0].sure.extend([1, 1])
+    message.rows[0].sure_level.extend([5, 5])
+
+
+def _sure_of_no_level(message: wire.Report) -> None:
+    message.rows[0].sure.append(1)
 
 
 def _absurd_demand(message: wire.Report) -> None:
@@ -274,7 +283,9 @@ def _permits_twice(message: wire.Report) -> None:
         (_overflowing_ids, "report: expected group ids ≤"),
         (_absurd_scale, "requests: expected a scale ≤ 1000000, got 2147483648"),
         (_absurd_demand, "requests.demand: expected codes ≤ 16383"),
-        (_unsure_of_no_row, "requests.unsure: expected indexes < 2"),
+        (_level_of_no_row, "requests.sure: expected ascending indexes < 2"),
+        (_level_told_twice, "requests.sure: expected ascending indexes < 2"),
+        (_sure_of_no_level, "requests.sure_level: expected 1 entries, one per index"),
         (_two_of_one_dimension, "rows: expected each dimension at most once"),
         (_no_identifier, "rows: expected an identifier, got 'a b'"),
         (_many_rows, "report: expected at most 262144 rows, got 262145"),
