@@ -92,6 +92,7 @@ class Members:
         now: Monotonic seconds.
         delay_s: Of the bus, seconds.
         cut: The bus loses everything.
+        rows: How many all agents have reported.
         all: The agents.
     """
 
@@ -106,6 +107,7 @@ class Members:
         self.now = 0.0
         self.delay_s = delay_s
         self.cut = False
+        self.rows = 0
         self._pace_s = pace_s
         self._look_s = 0.005 if pace_s is None else 0.001
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -176,6 +178,7 @@ class Members:
                     member.enforcer.apply(effect, self.now)
                 case Publish():
                     for rows in effect.report.rows:
+                        self.rows += len(rows.group_ids)
                         counters = zip(rows.group_ids, rows.admitted, strict=True)
                         member.reported |= {int(n): float(a) for n, a in counters}
                     self._send(encode(member.forge(effect.report)))
@@ -292,6 +295,58 @@ def told_and_admitted(
             members.at(0.01 + 0.003 * at, partial(call, n, group))
     members.run(until_s)
     return delays, units[0]
+
+
+def begin_beside_one(delay_s: float, per_s: float, begins_s: float) -> Members:
+    """Let an agent ask often, and two begin beside it while the API is silent.
+
+    Returns:
+        The agents, a second after the start; the last one has asked so often.
+    """
+    group = Group(id=1, name="g", limits=(limit(50.0, 1500.0),))
+    members = Members(configured(group), 3, delay_s=delay_s)
+
+    def ask(member: int, per_s: float) -> None:
+        members.ask(member, "g")
+        members.at(members.now + 1.0 / per_s, partial(ask, member, per_s))
+
+    members.at(0.02, partial(ask, 2, per_s))
+    for n in (0, 1):
+        members.at(begins_s + 0.03 * n, partial(ask, n, 4.0))
+    members.run(1.0)
+    return members
+
+
+def burst_at_once(
+    seed: int, pace_s: Callable[[Random], float], rate: float, burst: float
+) -> tuple[float, float]:
+    """Let three agents whose looks are as far apart as drawn want a burst at once.
+
+    Returns:
+        By how many units they exceeded what one bucket holds and earns, at worst, and
+        what they admitted within 0.3 s.
+    """
+    chance, begins_s = Random(seed), 1.5
+    group = Group(id=1, name="g", limits=(limit(rate, burst),))
+    members = Members(
+        configured(group), 3, delay_s=0.004, pace_s=lambda: pace_s(chance)
+    )
+    passed: list[float] = []
+
+    def ask(member: int) -> None:
+        all_at_once = members.now >= begins_s
+        if members.ask(member, "g") and all_at_once:
+            passed.append(members.now - begins_s)
+        next_s = members.now + chance.expovariate(10_000.0 if all_at_once else 5.0)
+        if not all_at_once:
+            next_s = min(next_s, begins_s)
+        members.at(next_s, partial(ask, member))
+
+    for n in range(3):
+        members.at(chance.uniform(0.0, 0.2), partial(ask, n))
+    members.run(begins_s + 0.3)
+    over = 1.0 + np.arange(len(passed)) - burst - rate * np.array(passed)
+    return float(over.max()), float(len(passed))
 
 
 def spend(members: Members, group: str, units: int) -> None:
