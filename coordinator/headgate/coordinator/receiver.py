@@ -13,7 +13,12 @@ from headgate.coordinator.gossip.batch import (
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
+from headgate.coordinator.ledger.replay import (
+    LOSS_FLOOR,
+    close_accounts,
+    common_level,
+    hear,
+)
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
@@ -36,6 +41,10 @@ OBSERVER_PULL = 0.3
 
 SMALL_MOVE = 1e-3
 """Part of a burst by which a level may differ from what others know unnoticed."""
+
+ANSWERED_TICKS, ANSWERED_LAGS = 0.2, 0.25
+"""By how many ticks and lags at most a report may have left before a first report was
+heard, as far as can be told, and still be an answer to it: others answer at once."""
 
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
@@ -315,9 +324,10 @@ class ReportReceiver:
                 new &= state.limits.in_force(keys, report.sent_at_s - age_s)
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
             begun = np.where(new, before, np.nan)
+            told_at = self._first_told_at(member, place, rows)[fresh]
             # Who told the level heard of a request a lag later.
             includes_at = block.includes_at[slots] - state.members.lag_s
-            base = np.where(begun_at >= includes_at, begun, np.nan)
+            base = np.where(told_at >= includes_at, begun, np.nan)
         # Of a life that it doesn't tell of, the API heard nothing, unless it is over.
         unheard = base if report.leave else begun
         life = AgentLife(member.agent, member.incarnation)
@@ -342,14 +352,39 @@ class ReportReceiver:
         large = np.abs(by) > SMALL_MOVE * block.burst[slots]
         if not large.any():
             return
-        known_at = np.full(len(before), member.reported_at + state.members.lag_s)
-        if rows.age_s is not None and place.fresh is not None:
-            # It began earlier, and its first report left half a tick later on average.
-            ago = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
-            known_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
+        lag_s = state.members.lag_s
+        known_at = np.full(len(before), member.reported_at + lag_s)
+        if place.fresh is not None:
+            sooner_s = min(
+                ANSWERED_TICKS * state.settings.tick_s, ANSWERED_LAGS * lag_s
+            )
+            told_at = self._first_told_at(member, place, rows)
+            known_at = np.where(place.fresh, told_at + lag_s - sooner_s, known_at)
         numbers, known_at = block.number[slots][large], known_at[large]
         moves = Moves(numbers, by[large], known_at, member.number, member.reported_at)
         state.bootstrap.moved(moves)
+
+    def _first_told_at(self, member: Member, place: Place, rows: Rows) -> Floats:
+        """Return when the first reports of rows left, if they are fresh here.
+
+        This report is the first one of a row that began after this agent's ledger did,
+        unless one was lost.  Of others, the first one left half a tick after the row
+        began, on average.
+
+        Returns:
+            ``float64[K]``, monotonic seconds, for each row of the place.
+        """
+        state, here_since = self._state, place.block.begun_at[place.slots]
+        if rows.age_s is None:
+            return np.full(len(here_since), member.reported_at)
+        age_s = rows.age_s[place.rows]
+        begun_at = member.reported_at - age_s
+        # It is -inf where this agent goes on under another id.
+        first = (begun_at >= here_since) & (here_since > -inf)
+        first = (age_s <= 0.0) | (first & (state.members.loss < LOSS_FLOOR))
+        ago = np.where(first, 0.0, age_s - 0.5 * state.settings.tick_s)
+        told_at: Floats = member.reported_at - np.maximum(ago, 0.0)
+        return told_at
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

@@ -17,6 +17,8 @@ from tests.simulation.members.members import (
     Members,
     admitted,
     admitted_to,
+    begin_beside_one,
+    burst_at_once,
     configured,
     family,
     limit,
@@ -711,17 +713,7 @@ def test_who_begins_just_after_another_learns_its_level_without_the_api(
     delay_s: float, per_s: float, begins_s: float
 ) -> None:
     """The answer was a report without a level, as the one asked was unsure of it."""
-    group = Group(id=1, name="g", limits=(limit(50.0, 1500.0),))
-    members = Members(configured(group), 3, delay_s=delay_s)
-
-    def ask(member: int, per_s: float) -> None:
-        members.ask(member, "g")
-        members.at(members.now + 1.0 / per_s, partial(ask, member, per_s))
-
-    members.at(0.02, partial(ask, 2, per_s))
-    members.at(begins_s, partial(ask, 0, 4.0))
-    members.at(begins_s + 0.03, partial(ask, 1, 4.0))
-    members.run(1.0)
+    members = begin_beside_one(delay_s, per_s, begins_s)
     for late in (0, 1):
         assert sum(bool(members.ask(late, "g")) for _ in range(150)) == 150
 
@@ -836,6 +828,59 @@ def test_a_debt_of_a_limit_of_which_all_are_unsure_is_charged_beside_a_sure_one(
     for until_s in (4.5, 6.0):
         members.run(until_s)
         assert not any(members.ask(n, "g") for n in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "large_s", "before"),
+    [
+        # When an agent asks a group for the first time, all for one unit each.
+        (0.01, 0.19, [(0.0, 0, "g1"), (0.15, 1, "g1"), (0.18, 2, "g2")]),
+        (0.02, 0.25, [(0.0, 0, "g1"), (0.15, 1, "g1"), (0.24, 2, "g2")]),
+        (0.025, 0.25, [(0.0, 0, "g1"), (0.1, 1, "g1"), (0.22, 2, "g2")]),
+        (
+            0.004,
+            0.14,
+            [
+                (0.0, 1, "g3"),
+                (0.01, 0, "g1"),
+                (0.06, 0, "g2"),
+                (0.06, 1, "g1"),
+                (0.07, 2, "g2"),
+            ],
+        ),
+        *thorough(
+            (0.02, 0.25, [(0.0, 0, "g1"), (0.1, 1, "g1"), (0.24, 2, "g2")]),
+            (0.025, 0.28, [(0.0, 0, "g1"), (0.2, 1, "g1"), (0.25, 2, "g2")]),
+        ),
+    ],
+)
+def test_a_large_first_request_is_charged_once_if_its_report_had_to_wait(
+    delay_s: float, large_s: float, before: list[tuple[float, int, str]]
+) -> None:
+    """It had reported just before, so the first report left 50 ms after the row began.
+
+    Others took it for half a tick old, and so an answer that had left before it was
+    heard for one that included it.
+    """
+    names = ("g1", "g2", "g3")
+    groups = [
+        Group(id=n, name=name, limits=(limit(2.0, 300.0),))
+        for n, name in enumerate(names, 1)
+    ]
+    other = Group(id=4, name="other", limits=(limit(10.0),))
+    members = Members(configured(*groups, other), 3, delay_s=delay_s)
+    for n in range(3):
+        members.ask(n, "other")
+    for after_s, member, name in before:
+        members.run(2.0 + after_s)
+        assert members.ask(member, name)
+    members.run(2.0 + large_s)
+    assert members.ask(2, "g1", 300.0)
+    members.run(4.0)
+    for one in members.all:
+        # The burst less 302 units, and what flowed in since.
+        level = one.coordinator.explain(1, "requests", 4.0).level
+        assert level == pytest.approx(2.0, abs=5.0)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -1105,26 +1150,7 @@ def test_agents_whose_looks_take_long_get_a_large_burst_once(seed: int) -> None:
 
     It was so with 10 of 250 seeds.
     """
-    chance = Random(seed)
-    rate, burst, begins_s = 50.0, 1500.0, 1.5
-    group = Group(id=1, name="g", limits=(limit(rate, burst),))
-    members = Members(
-        configured(group), 3, delay_s=0.004, pace_s=lambda: chance.uniform(0.044, 0.049)
-    )
-    passed: list[float] = []
-
-    def ask(member: int) -> None:
-        all_at_once = members.now >= begins_s
-        if members.ask(member, "g") and all_at_once:
-            passed.append(members.now - begins_s)
-        next_s = members.now + chance.expovariate(10_000.0 if all_at_once else 5.0)
-        if not all_at_once:
-            next_s = min(next_s, begins_s)
-        members.at(next_s, partial(ask, member))
-
-    for n in range(3):
-        members.at(chance.uniform(0.0, 0.2), partial(ask, n))
-    members.run(begins_s + 0.3)
-    over = 1.0 + np.arange(len(passed)) - burst - rate * np.array(passed)
-    assert over.max() <= rate * 0.5 + 3.0
-    assert len(passed) > 0.95 * burst
+    rate, burst = 50.0, 1500.0
+    over, passed = burst_at_once(seed, lambda c: c.uniform(0.044, 0.049), rate, burst)
+    assert over <= rate * 0.5 + 3.0
+    assert passed > 0.95 * burst
