@@ -13,12 +13,7 @@ from headgate.coordinator.gossip.batch import (
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import (
-    LOSS_FLOOR,
-    close_accounts,
-    common_level,
-    hear,
-)
+from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
@@ -42,9 +37,9 @@ OBSERVER_PULL = 0.3
 SMALL_MOVE = 1e-3
 """Part of a burst by which a level may differ from what others know unnoticed."""
 
-ANSWERED_TICKS, ANSWERED_LAGS = 0.2, 0.25
-"""By how many ticks and lags at most a report may have left before a first report was
-heard, as far as can be told, and still be an answer to it: others answer at once."""
+TIMES_OFF_S = 1e-3
+"""Error of times that agents tell and measure: an answer to a row that is new is sent
+as soon as that is heard, and must not seem to have left before."""
 
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
@@ -352,38 +347,28 @@ class ReportReceiver:
         large = np.abs(by) > SMALL_MOVE * block.burst[slots]
         if not large.any():
             return
-        lag_s = state.members.lag_s
-        known_at = np.full(len(before), member.reported_at + lag_s)
-        if place.fresh is not None:
-            sooner_s = min(
-                ANSWERED_TICKS * state.settings.tick_s, ANSWERED_LAGS * lag_s
-            )
-            told_at = self._first_told_at(member, place, rows)
-            known_at = np.where(place.fresh, told_at + lag_s - sooner_s, known_at)
+        told_at = np.full(len(before), member.reported_at)
+        if place.fresh is not None and rows.age_s is not None:
+            first = self._first_told_at(member, place, rows)
+            told_at = np.where(place.fresh, first, told_at)
+        known_at = told_at + state.members.lag_s - TIMES_OFF_S
         numbers, known_at = block.number[slots][large], known_at[large]
         moves = Moves(numbers, by[large], known_at, member.number, member.reported_at)
         state.bootstrap.moved(moves)
 
-    def _first_told_at(self, member: Member, place: Place, rows: Rows) -> Floats:
-        """Return when the first reports of rows left, if they are fresh here.
+    @staticmethod
+    def _first_told_at(member: Member, place: Place, rows: Rows) -> Floats:
+        """Return when a member first reported its rows, ``float64[K]``.
 
-        This report is the first one of a row that began after this agent's ledger did,
-        unless one was lost.  Of others, the first one left half a tick after the row
-        began, on average.
-
-        Returns:
-            ``float64[K]``, monotonic seconds, for each row of the place.
+        Monotonic seconds; when it began to use the limit if it doesn't say.  Of rows
+        that are old, now.
         """
-        state, here_since = self._state, place.block.begun_at[place.slots]
-        if rows.age_s is None:
-            return np.full(len(here_since), member.reported_at)
-        age_s = rows.age_s[place.rows]
-        begun_at = member.reported_at - age_s
-        # It is -inf where this agent goes on under another id.
-        first = (begun_at >= here_since) & (here_since > -inf)
-        first = (age_s <= 0.0) | (first & (state.members.loss < LOSS_FLOOR))
-        ago = np.where(first, 0.0, age_s - 0.5 * state.settings.tick_s)
-        told_at: Floats = member.reported_at - np.maximum(ago, 0.0)
+        assert rows.age_s is not None
+        ago_s = rows.age_s[place.rows]
+        if rows.told_s is not None:
+            told_s = rows.told_s[place.rows]
+            ago_s = np.where(told_s > 0.0, told_s, ago_s)
+        told_at: Floats = member.reported_at - ago_s
         return told_at
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:

@@ -113,15 +113,15 @@ def _optional(
     """Return the columns of rows that may be absent, ``float64[N]``.
 
     E is NaN for ledgers of which it is unsure.  What is used inside each row's group,
-    how old new ledgers are, and what this agent had admitted before them, are left out
-    if all are 0.
+    how old new ledgers are, how long ago they were first reported, and what this agent
+    had admitted before them, are left out if all are 0.
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
     unsure_s = UNSURE_LAGS * state.members.lag_s
     # What others spend while this agent hears nothing comes with their reports.
     sure = not state.detector.cut_off(now)
-    level, inside, age_s, before = np.zeros((4, len(local.names)))
+    level, inside, age_s, told_s, before = np.zeros((5, len(local.names)))
     for place in local.places:
         block, slots, at = place.block, place.slots, place.rows
         others = block.outflow[slots] - block.extrapolated_rate[0, slots]
@@ -132,10 +132,12 @@ def _optional(
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
         age_s[at] = np.where(new, so_long_s, 0.0)
+        ago_s = np.maximum(now - block.told_at[slots], LEAST_AGE_S)
+        told_s[at] = np.where(new, ago_s, 0.0)
         before[at] = np.where(new, block.begun_admitted[slots], 0.0)
         if state.limits.children:
             inside[at] = block.inside[0, slots]
-    columns = {"inside": inside, "age_s": age_s, "before": before}
+    columns = {"inside": inside, "age_s": age_s, "told_s": told_s, "before": before}
     told = {name: each if each.any() else None for name, each in columns.items()}
     return {"level": level if sure else None, **told}
 

@@ -49,7 +49,7 @@ class Report(_message.Message):
     def __init__(self, format: _Optional[int] = ..., cluster: _Optional[str] = ..., agent: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sent_at_us: _Optional[int] = ..., revision: _Optional[int] = ..., hello: _Optional[bool] = ..., leave: _Optional[bool] = ..., keyframe: _Optional[bool] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., weight: _Optional[float] = ..., interval_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., signature: _Optional[bytes] = ..., part: _Optional[int] = ..., parts: _Optional[_Iterable[int]] = ..., permits: _Optional[_Iterable[_Union[Permits, _Mapping]]] = ...) -> None: ...
 
 class Rows(_message.Message):
-    __slots__ = ("dimension", "counter_scale", "held_scale", "level_scale", "group_id_deltas", "refused", "admitted", "demand", "held", "level", "subjects", "cost", "largest", "inside", "age", "before", "counted", "own", "sure", "sure_level")
+    __slots__ = ("dimension", "counter_scale", "held_scale", "level_scale", "group_id_deltas", "refused", "admitted", "demand", "held", "level", "subjects", "cost", "largest", "inside", "age", "before", "counted", "own", "sure", "sure_level", "told")
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     COUNTER_SCALE_FIELD_NUMBER: _ClassVar[int]
     HELD_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class Rows(_message.Message):
     OWN_FIELD_NUMBER: _ClassVar[int]
     SURE_FIELD_NUMBER: _ClassVar[int]
     SURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     dimension: str
     counter_scale: int
     held_scale: int
@@ -90,7 +91,8 @@ class Rows(_message.Message):
     own: _containers.RepeatedScalarFieldContainer[int]
     sure: _containers.RepeatedScalarFieldContainer[int]
     sure_level: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ..., cost: _Optional[_Iterable[int]] = ..., largest: _Optional[_Iterable[int]] = ..., inside: _Optional[_Iterable[int]] = ..., age: _Optional[_Iterable[int]] = ..., before: _Optional[_Iterable[int]] = ..., counted: _Optional[_Iterable[int]] = ..., own: _Optional[_Iterable[int]] = ..., sure: _Optional[_Iterable[int]] = ..., sure_level: _Optional[_Iterable[int]] = ...) -> None: ...
+    told: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ..., cost: _Optional[_Iterable[int]] = ..., largest: _Optional[_Iterable[int]] = ..., inside: _Optional[_Iterable[int]] = ..., age: _Optional[_Iterable[int]] = ..., before: _Optional[_Iterable[int]] = ..., counted: _Optional[_Iterable[int]] = ..., own: _Optional[_Iterable[int]] = ..., sure: _Optional[_Iterable[int]] = ..., sure_level: _Optional[_Iterable[int]] = ..., told: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Permits(_message.Message):
     __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "run_tokens_rest", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed", "known_in_use", "known_wanted")

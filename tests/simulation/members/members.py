@@ -69,6 +69,7 @@ class Member:
     Attributes:
         reported: Its counters as it reported them last, by group.
         not_before_s: When it can look again at the earliest.
+        deaf: It hears nothing.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Member:
     claimed: list[Claim] = field(default_factory=list[Claim])
     reported: dict[int, float] = field(default_factory=dict[int, float])
     gone: bool = False
+    deaf: bool = False
     forge: Callable[[Report], Report] = lambda report: report
 
 
@@ -112,12 +114,19 @@ class Members:
         self._look_s = 0.005 if pace_s is None else 0.001
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        in_force, _ = in_periods(configuration, WALL_S)
-        self.all = [self._begin(in_force, n, number) for n in range(number)]
+        self._in_force, _ = in_periods(configuration, WALL_S)
+        self.all = [self._begin(n, number) for n in range(number)]
 
-    def _begin(self, configuration: Configuration, n: int, number: int) -> Member:
+    def join(self) -> Member:
+        """Start one more agent, which the API tells that all limits are full."""
+        member = self._begin(len(self.all), len(self.all) + 1)
+        self.all.append(member)
+        return member
+
+    def _begin(self, n: int, number: int) -> Member:
+        configuration = self._in_force
         coordinator = Coordinator(
-            Settings(), agent=f"agent-{n}", incarnation=1, seed=n, now=0.0
+            Settings(), agent=f"agent-{n}", incarnation=1, seed=n, now=self.now
         )
         member = Member(
             f"agent-{n}", Enforcer(clock=lambda: self.now, seed=n + 1), coordinator
@@ -126,7 +135,7 @@ class Members:
         member.enforcer.first_terms = lambda group, dimension: first(
             group.id, dimension, self.now, group.template
         )
-        member.enforcer.configure(configuration, 0.0, wall_s=WALL_S)
+        member.enforcer.configure(configuration, self.now, wall_s=self._wall())
         self.step(member, Configured(configuration, number))
         full = [(g.id, each.burst) for g in configuration.groups for each in g.limits]
         ids, bursts = zip(*full, strict=True)
@@ -199,7 +208,7 @@ class Members:
             self.at(self.now + self.delay_s, lambda to=to: self._hear(to, payload))  # type: ignore[misc]  # bound now
 
     def _hear(self, member: Member, payload: bytes) -> None:
-        if member.gone:
+        if member.gone or member.deaf:
             return
         used = used_of(member.enforcer.counts(self.now).keys.group_ids)
         self.step(member, Heard((decode(payload, used),)))

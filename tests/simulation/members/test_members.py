@@ -883,6 +883,32 @@ def test_a_large_first_request_is_charged_once_if_its_report_had_to_wait(
         assert level == pytest.approx(2.0, abs=5.0)
 
 
+@pytest.mark.parametrize(("spends_s", "hears_s"), [(0.05, 0.6), (0.2, 0.6)])
+def test_who_hears_the_bus_late_charges_a_large_request_once(
+    spends_s: float, hears_s: float
+) -> None:
+    """The first report that it hears of a row is not the first one."""
+    groups = Group(id=1, name="g", limits=(limit(2.0, 300.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(groups, other), 2)
+    for n in range(2):
+        members.ask(n, "other")
+    members.run(1.0)
+    members.ask(0, "g")
+    members.run(2.0)
+    members.join().deaf = True
+    members.ask(2, "g")
+    members.run(2.0 + spends_s)
+    assert members.ask(1, "g", 200.0)
+    members.run(2.0 + hears_s)
+    members.all[2].deaf = False
+    members.run(6.0)
+    for one in members.all:
+        # The burst less 201 units, and what flowed in since.
+        level = one.coordinator.explain(1, "requests", 6.0).level
+        assert level == pytest.approx(300.0 - 201.0 + 8.0, abs=5.0)
+
+
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("away_s", [2.0, 20.0])
 def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(

@@ -197,6 +197,7 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         ("counted", message.counted, rows.counted),
         ("own", message.own, rows.own),
         ("age", message.age, rows.age_s),
+        ("told", message.told, rows.told_s),
     ):
         if column is not None:
             to.extend(_demand_codes(column, name))
@@ -331,11 +332,12 @@ def _decode_rows(
     cost, largest = message.cost, message.largest
     level, subjects, inside = message.level, message.subjects, message.inside
     counted, own = message.counted, message.own
-    age, before = message.age, message.before
+    age, told, before = message.age, message.told, message.before
     size, at = places.size, places.at
     required = (refused, admitted, demand, held)
-    optional = (cost, largest, inside, counted, own, age, before, level, subjects)
-    for column, values in zip(_COLUMNS, (*required, *optional), strict=True):
+    optional = (cost, largest, inside, counted, own, age, told, before)
+    columns = (*required, *optional, level, subjects)
+    for column, values in zip(_COLUMNS, columns, strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
                 f"{name}.{column}: expected {size} entries, one per group id, "
@@ -357,6 +359,7 @@ def _decode_rows(
         counted=_decoded(counted, f"{name}.counted", at) if counted else None,
         own=_decoded(own, f"{name}.own", at) if own else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
+        told_s=_decoded(told, f"{name}.told", at) if told else None,
         before=units_of(before, scale, at) if before else None,
         level=_levels(message, level_scale, size, at),
         subjects=subjects_of(subjects, name, at) if subjects else None,
@@ -415,6 +418,7 @@ _COLUMNS = (
     "counted",
     "own",
     "age",
+    "told",
     "before",
     "level",
     "subjects",

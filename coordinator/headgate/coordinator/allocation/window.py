@@ -318,3 +318,4 @@ def note_told(
     block.reported_admitted[slots] = admitted
     block.reported_demand[slots] = demand
     block.row_reported_at[slots] = now
+    block.told_at[slots] = np.minimum(block.told_at[slots], now)

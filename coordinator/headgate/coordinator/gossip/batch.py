@@ -97,6 +97,6 @@ def finite(rows: Rows) -> bool:
     """Return whether all columns but `level`, where NaN means none, are finite."""
     columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
     optional = [rows.largest, rows.inside, rows.counted, rows.own]
-    optional += [rows.age_s, rows.before]
+    optional += [rows.age_s, rows.told_s, rows.before]
     columns += [each for each in optional if each is not None]
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))

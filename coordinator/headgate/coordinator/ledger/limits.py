@@ -211,6 +211,7 @@ def apply(
         block.plausible[slot] = block.lead[slot] = 0.0
         block.limited_at[slot] = block.begun_at[slot] = block.at[slot]
         block.begun_admitted[slot] = block.admitted[0, slot]
+        block.told_at[slot] = inf
         block.includes_at[slot] = -inf
     elif before is not None and limit.period and not unlimited:
         # What others report from now on was mostly spent in the old period.  It is

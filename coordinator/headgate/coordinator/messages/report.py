@@ -45,6 +45,9 @@ class Rows:
             `inside` is told, from a sender that does not know the column.
         age_s: ``float64[N]`` seconds since the sender began to use the limit, 0 if that
             was long ago; None if all are 0.
+        told_s: ``float64[N]`` seconds since it reported the row for the first time, 0
+            where `age_s` is; None if all are 0, or from a sender that does not know the
+            column.
         before: ``float64[N]`` units that it had admitted by then; None if all are 0.
         level: ``float64[N]`` what the sender believes the ledger holds (E), NaN where
             it is not sure of it yet; None where the report does not carry it.
@@ -63,6 +66,7 @@ class Rows:
     counted: NDArray[np.float64] | None = None
     own: NDArray[np.float64] | None = None
     age_s: NDArray[np.float64] | None = None
+    told_s: NDArray[np.float64] | None = None
     before: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
@@ -99,7 +103,10 @@ class Rows:
 
 _COLUMNS = tuple(field.name for field in fields(Rows) if field.name != "dimension")
 
-_ABSENT = {"largest": 0.0, "inside": 0.0, "age_s": 0.0, "before": 0.0, "level": nan}
+_ABSENT = {
+    **dict.fromkeys(("largest", "inside", "age_s", "told_s", "before"), 0.0),
+    "level": nan,
+}
 """What these columns count as in rows that leave them out."""
 
 

@@ -115,6 +115,7 @@ class LedgerBlock:
     withheld: Floats = _ledger("units: used beyond a lowered calendar quota")
     includes_at: Floats = _ledger("s: others' admissions until then are in", fill=-inf)
     begun_at: Floats = _ledger("s: when it was opened; told while it is new")
+    told_at: Floats = _ledger("s: when first reported; infinite: not yet", fill=inf)
     begun_admitted: Floats = _ledger("units: own counter by then")
     limited_at: Floats = _ledger("s: when a limit was set where none was", fill=-inf)
     overflowed: Floats = _ledger("units: own bucket's counter, as entered")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from tests.scenarios.world import STEP_S, World
 
@@ -25,6 +27,36 @@ def world_of(*others: str) -> World:
 def level(world: World, name: str) -> float:
     process = world.processes[name]
     return process.coordinator.explain(1, "requests", world.now).level
+
+
+def test_a_row_says_when_it_was_told_for_the_first_time() -> None:
+    world = World()
+    world.group(1, rate=1.0, burst=1000.0)
+    world.start("a")
+
+    def spend() -> tuple[list[float], list[float]]:
+        """Return when it reported then, from the first time on, and what it says."""
+        sent = world.processes["a"].sent
+        sent.clear()
+        world.use("a", 1, admitted=SPENT, refused=0)
+        world.run(1.0)
+        reports = [report for report in sent if report.rows]
+        told = [report.rows[0].told_s for report in reports]
+        since_s = [report.sent_at_s - reports[0].sent_at_s for report in reports]
+        return since_s, [0.0 if each is None else float(each[0]) for each in told]
+
+    since_s, told_s = spend()
+    assert len(told_s) > 1
+    assert told_s[0] > 0.0
+    assert told_s == pytest.approx(since_s, abs=1e-5)
+    world.group(1, rate=inf, burst=inf)
+    world.run(1)
+    world.group(1, rate=1.0, burst=1000.0)
+    since_s, told_s = spend()
+    assert told_s[0] > 0.0
+    assert told_s == pytest.approx(since_s, abs=1e-5)
+    world.run(20)
+    assert set(spend()[1]) == {0.0}
 
 
 def test_an_agent_that_leaves_its_id_to_another_is_not_charged_again() -> None:
