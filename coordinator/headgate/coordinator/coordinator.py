@@ -153,7 +153,7 @@ class Coordinator:
         if state.members.echoed:
             # The others have charged what was reported under the id that it leaves.
             for block in state.table.blocks:
-                block.begun_at[block.row_reported_at > -inf] = -inf
+                block.begun_at[block.told_at < inf] = -inf
         state.strict.begin(state.agent, state.incarnation, self._now)
         if state.strict.stocks:
             self._slots = {}, self._slots[1]

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.window import tell_again
 from headgate.coordinator.gossip.batch import (
     ROWS_MAX,
     ROWS_TOGETHER,
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
+from headgate.coordinator.ledger.replay import (
+    close_accounts,
+    common_level,
+    hear,
+    include,
+)
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
@@ -37,9 +43,10 @@ OBSERVER_PULL = 0.3
 SMALL_MOVE = 1e-3
 """Part of a burst by which a level may differ from what others know unnoticed."""
 
-TIMES_OFF_S = 1e-3
-"""Error of times that agents tell and measure: an answer to a row that is new is sent
-as soon as that is heard, and must not seem to have left before."""
+OFF_S, OFF_LAGS = 1e-3, 0.25
+"""Error of times that agents tell and measure, seconds, and the most of it in lags: who
+answers a new row does so at once, and must not seem to have done so before it was
+heard."""
 
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
@@ -174,6 +181,9 @@ class ReportReceiver:
         if same_life and members.is_own(report.sequence):
             if state.detector.cut_off(now):  # the others may have presumed it dead
                 state.schedule.owe(now, members.answer_gap_s())
+            if (lost := members.lost_before(report.sequence)) is not None:
+                for block in state.table.blocks:
+                    tell_again(block, *lost)
             members.echo(report.sequence, now)
             state.detector.hears(now)
             state.bootstrap.echoed(report.sequence, now + members.answer_s())
@@ -280,7 +290,7 @@ class ReportReceiver:
                     state.owe_rows(numbers, now)
                 before = place.block.belief[place.slots].copy()
                 false = hear(place, rows, reported_at, lag_s=lag_s, loss=loss)
-                if state.bootstrap:
+                if state.bootstrap or place.fresh is not None:
                     self._note_moves(member, place, rows, before)
                 wrong += int(np.count_nonzero(false))
                 if rows.level is not None and (state.observing or state.bootstrap):
@@ -337,38 +347,48 @@ class ReportReceiver:
     def _note_moves(
         self, member: Member, place: Place, rows: Rows, before: Floats
     ) -> None:
-        """Note by how much rows corrected levels while this agent asks for some.
+        """Note by how much rows corrected levels, and since when others know why.
 
-        What is small against the burst doesn't count: with thousands of ledgers, each
-        report corrects nearly all of them by a little.
+        Of interest while this agent asks for levels, and in fresh rows.  What is small
+        against the burst doesn't count: with thousands of ledgers, each report corrects
+        nearly all of them by a little.
         """
         state, block, slots = self._state, place.block, place.slots
         by = block.belief[slots] - before
         large = np.abs(by) > SMALL_MOVE * block.burst[slots]
         if not large.any():
             return
-        told_at = np.full(len(before), member.reported_at)
+        known_at = np.full(len(before), member.reported_at + state.members.lag_s)
         if place.fresh is not None and rows.age_s is not None:
-            first = self._first_told_at(member, place, rows)
-            told_at = np.where(place.fresh, first, told_at)
-        known_at = told_at + state.members.lag_s - TIMES_OFF_S
-        numbers, known_at = block.number[slots][large], known_at[large]
-        moves = Moves(numbers, by[large], known_at, member.number, member.reported_at)
-        state.bootstrap.moved(moves)
+            first = self._first_told_at(member, place, rows) + state.members.lag_s
+            known_at = np.where(place.fresh, first, known_at)
+            late = large & place.fresh
+            cells = np.arange(block.apart.size)[place.cells][late]
+            include(block, cells, by[late], known_at[late])
+        if state.bootstrap:
+            numbers, known_at = block.number[slots][large], known_at[large]
+            moves = Moves(
+                numbers, by[large], known_at, member.number, member.reported_at
+            )
+            state.bootstrap.moved(moves)
 
-    @staticmethod
-    def _first_told_at(member: Member, place: Place, rows: Rows) -> Floats:
-        """Return when a member first reported its rows, ``float64[K]``.
+    def _first_told_at(self, member: Member, place: Place, rows: Rows) -> Floats:
+        """Return when a member first reported its rows, at the earliest.
 
-        Monotonic seconds; when it began to use the limit if it doesn't say.  Of rows
-        that are old, now.
+        An earlier version doesn't tell it: half a tick after the row began, then.
+
+        Returns:
+            ``float64[K]``, monotonic seconds; for rows without an age, when this report
+            left.
         """
         assert rows.age_s is not None
-        ago_s = rows.age_s[place.rows]
+        state = self._state
+        ago_s = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
         if rows.told_s is not None:
             told_s = rows.told_s[place.rows]
             ago_s = np.where(told_s > 0.0, told_s, ago_s)
-        told_at: Floats = member.reported_at - ago_s
+        off_s = min(OFF_S, OFF_LAGS * state.members.lag_s)
+        told_at: Floats = member.reported_at - np.maximum(ago_s, 0.0) - off_s
         return told_at
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:

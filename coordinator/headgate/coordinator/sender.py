@@ -112,9 +112,8 @@ def _optional(
 ) -> dict[str, Floats | None]:
     """Return the columns of rows that may be absent, ``float64[N]``.
 
-    E is NaN for ledgers of which it is unsure.  What is used inside each row's group,
-    how old new ledgers are, how long ago they were first reported, and what this agent
-    had admitted before them, are left out if all are 0.
+    E is NaN for ledgers of which it is unsure.  What is used inside each row's group is
+    left out if all are 0.
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
@@ -132,14 +131,20 @@ def _optional(
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
         age_s[at] = np.where(new, so_long_s, 0.0)
-        ago_s = np.maximum(now - block.told_at[slots], LEAST_AGE_S)
+        told_at = block.told_at[slots]
+        heard = state.members.maybe_heard(told_at, now)
+        ago_s = np.where(heard, np.maximum(now - told_at, LEAST_AGE_S), LEAST_AGE_S)
         told_s[at] = np.where(new, ago_s, 0.0)
         before[at] = np.where(new, block.begun_admitted[slots], 0.0)
         if state.limits.children:
             inside[at] = block.inside[0, slots]
-    columns = {"inside": inside, "age_s": age_s, "told_s": told_s, "before": before}
-    told = {name: each if each.any() else None for name, each in columns.items()}
-    return {"level": level if sure else None, **told}
+    return {
+        "level": level if sure else None,
+        "inside": inside if inside.any() else None,
+        "age_s": age_s,
+        "told_s": told_s,
+        "before": before,
+    }
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:

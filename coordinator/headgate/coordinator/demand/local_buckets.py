@@ -46,6 +46,10 @@ ANNOUNCED_S = 30.0
 """How long the largest request stays announced at least, and half of the longest time:
 the first report of it may be lost."""
 
+TOLD_IF_0 = frozenset({"level", "inside"})
+"""Further columns of rows that are not left out if all are 0: a level of 0 is one, and
+`inside` says which column `own` is."""
+
 RETIRED_MAX = 1 << 16
 """Most dropped buckets whose counters are remembered; the oldest is forgotten first."""
 
@@ -347,7 +351,8 @@ class LocalBuckets:
             demand: ``float64[N]`` λ' to report.
             beyond: ``float64[N]`` what callers inside want beyond it.
             optional: ``float64[N]`` further columns of `Rows`; None where they are left
-                out.
+                out.  Those whose picked rows are all 0 are left out, too, but for
+                `TOLD_IF_0`.
         """
         parts: list[Rows] = []
         for dimension, where, groups in self.by_dimension:
@@ -375,8 +380,10 @@ class LocalBuckets:
                     largest=np.where(large, largest, 0.0) if large.any() else None,
                     subjects=self.subjects[at],
                     **{
-                        name: None if column is None else column[at]
+                        name: column[at]
                         for name, column in optional.items()
+                        if column is not None
+                        and (name in TOLD_IF_0 or column[at].any())
                     },
                 )
             )

@@ -153,11 +153,11 @@ def test_a_heartbeat_goes_to_the_lobby_alone_and_a_hello_to_all_that_are_used() 
 
 
 @pytest.mark.parametrize(
-    "column", ["largest", "inside", "age_s", "before", "level", "subjects"]
+    "column", ["largest", "inside", "age_s", "told_s", "before", "level", "subjects"]
 )
 def test_a_column_that_some_parts_leave_out_stands_for_the_others(column: str) -> None:
     full, lacking = report([1, 2], []).rows[0], report([3], []).rows[0]
-    zeros = ("largest", "inside", "age_s", "before")
+    zeros = ("largest", "inside", "age_s", "told_s", "before")
     costs: dict[str, Any] = dict.fromkeys(zeros, full.cost)
     full = replace(full, **costs)
     changes: dict[str, Any] = {**dict.fromkeys(zeros, lacking.cost), column: None}

@@ -226,6 +226,16 @@ def test_a_level_of_which_the_sender_is_unsure_is_no_number() -> None:
     assert rows.level is None
 
 
+def test_when_a_row_was_first_told_survives_the_wire_from_the_first_report_on() -> None:
+    told_s = floats(1e-6, 0.75)
+    (rows,) = decode(
+        encode(report(replace(ROW, age_s=told_s + 1.0, told_s=told_s)))
+    ).rows
+    assert rows.told_s is not None
+    np.testing.assert_allclose(rows.told_s, told_s, rtol=0.3, atol=0.0)
+    assert rows.told_s[1] == pytest.approx(0.75, rel=0.002)
+
+
 def test_a_demand_that_is_tiny_or_immense_stays_in_range() -> None:
     demand = floats(1e-300, np.inf)
     got = decode(encode(report(replace(ROW, demand=demand)))).rows[0].demand
