@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.window import tell_again
 from headgate.coordinator.gossip.batch import (
     ROWS_MAX,
     ROWS_TOGETHER,
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import (
-    close_accounts,
-    common_level,
-    hear,
-    include,
-)
+from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
 from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
@@ -44,9 +38,11 @@ SMALL_MOVE = 1e-3
 """Part of a burst by which a level may differ from what others know unnoticed."""
 
 OFF_S, OFF_LAGS = 1e-3, 0.25
-"""Error of times that agents tell and measure, seconds, and the most of it in lags: who
-answers a new row does so at once, and must not seem to have done so before it was
-heard."""
+"""Error of a measured time, in seconds and at most in lags: agents answer a new row at
+once, and must not seem to have done so before they heard of it."""
+
+ROUNDED = 1.0 / 512.0
+"""Part by which a time may be rounded on the wire."""
 
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
@@ -181,9 +177,6 @@ class ReportReceiver:
         if same_life and members.is_own(report.sequence):
             if state.detector.cut_off(now):  # the others may have presumed it dead
                 state.schedule.owe(now, members.answer_gap_s())
-            if (lost := members.lost_before(report.sequence)) is not None:
-                for block in state.table.blocks:
-                    tell_again(block, *lost)
             members.echo(report.sequence, now)
             state.detector.hears(now)
             state.bootstrap.echoed(report.sequence, now + members.answer_s())
@@ -290,7 +283,7 @@ class ReportReceiver:
                     state.owe_rows(numbers, now)
                 before = place.block.belief[place.slots].copy()
                 false = hear(place, rows, reported_at, lag_s=lag_s, loss=loss)
-                if state.bootstrap or place.fresh is not None:
+                if state.bootstrap:
                     self._note_moves(member, place, rows, before)
                 wrong += int(np.count_nonzero(false))
                 if rows.level is not None and (state.observing or state.bootstrap):
@@ -347,35 +340,29 @@ class ReportReceiver:
     def _note_moves(
         self, member: Member, place: Place, rows: Rows, before: Floats
     ) -> None:
-        """Note by how much rows corrected levels, and since when others know why.
+        """Note by how much rows corrected levels while this agent asks for some.
 
-        Of interest while this agent asks for levels, and in fresh rows.  What is small
-        against the burst doesn't count: with thousands of ledgers, each report corrects
-        nearly all of them by a little.
+        What is small against the burst doesn't count: with thousands of ledgers, each
+        report corrects nearly all of them by a little.
         """
         state, block, slots = self._state, place.block, place.slots
         by = block.belief[slots] - before
         large = np.abs(by) > SMALL_MOVE * block.burst[slots]
         if not large.any():
             return
-        known_at = np.full(len(before), member.reported_at + state.members.lag_s)
+        told_at = np.full(len(before), member.reported_at)
         if place.fresh is not None and rows.age_s is not None:
-            first = self._first_told_at(member, place, rows) + state.members.lag_s
-            known_at = np.where(place.fresh, first, known_at)
-            late = large & place.fresh
-            cells = np.arange(block.apart.size)[place.cells][late]
-            include(block, cells, by[late], known_at[late])
-        if state.bootstrap:
-            numbers, known_at = block.number[slots][large], known_at[large]
-            moves = Moves(
-                numbers, by[large], known_at, member.number, member.reported_at
-            )
-            state.bootstrap.moved(moves)
+            first = self._first_told_at(member, place, rows)
+            told_at = np.where(place.fresh, first, told_at)
+        known_at = told_at + state.members.lag_s
+        numbers, known_at = block.number[slots][large], known_at[large]
+        moves = Moves(numbers, by[large], known_at, member.number, member.reported_at)
+        state.bootstrap.moved(moves)
 
     def _first_told_at(self, member: Member, place: Place, rows: Rows) -> Floats:
         """Return when a member first reported its rows, at the earliest.
 
-        An earlier version doesn't tell it: half a tick after the row began, then.
+        A member of an earlier version doesn't say; then half a tick after they began.
 
         Returns:
             ``float64[K]``, monotonic seconds; for rows without an age, when this report
@@ -383,12 +370,12 @@ class ReportReceiver:
         """
         assert rows.age_s is not None
         state = self._state
-        ago_s = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
+        ago_s = np.maximum(rows.age_s[place.rows] - 0.5 * state.settings.tick_s, 0.0)
         if rows.told_s is not None:
             told_s = rows.told_s[place.rows]
             ago_s = np.where(told_s > 0.0, told_s, ago_s)
         off_s = min(OFF_S, OFF_LAGS * state.members.lag_s)
-        told_at: Floats = member.reported_at - np.maximum(ago_s, 0.0) - off_s
+        told_at: Floats = member.reported_at - ago_s * (1.0 + ROUNDED) - off_s
         return told_at
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:

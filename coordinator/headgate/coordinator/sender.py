@@ -131,9 +131,7 @@ def _optional(
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
         age_s[at] = np.where(new, so_long_s, 0.0)
-        told_at = block.told_at[slots]
-        heard = state.members.maybe_heard(told_at, now)
-        ago_s = np.where(heard, np.maximum(now - told_at, LEAST_AGE_S), LEAST_AGE_S)
+        ago_s = np.maximum(now - block.told_at[slots], LEAST_AGE_S)
         told_s[at] = np.where(new, ago_s, 0.0)
         before[at] = np.where(new, block.begun_admitted[slots], 0.0)
         if state.limits.children:

@@ -70,7 +70,6 @@ class Member:
         reported: Its counters as it reported them last, by group.
         not_before_s: When it can look again at the earliest.
         deaf: It hears nothing.
-        mute: What it reports is lost.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Member:
     reported: dict[int, float] = field(default_factory=dict[int, float])
     gone: bool = False
     deaf: bool = False
-    mute: bool = False
     forge: Callable[[Report], Report] = lambda report: report
 
 
@@ -192,8 +190,7 @@ class Members:
                         self.rows += len(rows.group_ids)
                         counters = zip(rows.group_ids, rows.admitted, strict=True)
                         member.reported |= {int(n): float(a) for n, a in counters}
-                    if not member.mute:
-                        self._send(encode(member.forge(effect.report)))
+                    self._send(encode(member.forge(effect.report)))
                 case WakeAt():
                     member.wake_s = min(member.wake_s, effect.at_s)
                 case Claim():

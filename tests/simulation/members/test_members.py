@@ -909,63 +909,6 @@ def test_who_hears_the_bus_late_charges_a_large_request_once(
         assert level == pytest.approx(300.0 - 201.0 + 8.0, abs=5.0)
 
 
-@pytest.mark.parametrize("began_s", [0.5, *thorough(1.2)])
-def test_what_another_began_with_during_a_short_outage_is_charged_once(
-    began_s: float,
-) -> None:
-    """Levels that others told just before included it, and pulled this one's down."""
-    group = Group(id=1, name="g", limits=(limit(2.0, 300.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(group, other), 3)
-    for n in range(3):
-        members.ask(n, "other")
-    members.run(1.0)
-    members.ask(1, "g")
-    members.run(2.0)
-    members.ask(0, "g")
-    members.run(3.0)
-    members.all[0].deaf = True
-    members.run(3.0 + began_s)
-    assert members.ask(2, "g", 200.0)
-    members.run(5.0)
-    members.all[0].deaf = False
-    members.run(9.0)
-    for one in members.all:
-        level = one.coordinator.explain(1, "requests", 9.0).level
-        assert level == pytest.approx(100.0 + 2.0 * (6.0 - began_s), abs=5.0)
-
-
-@pytest.mark.parametrize("met", [False, True])
-@pytest.mark.parametrize("again", [False, True])
-def test_a_report_that_nobody_heard_is_not_the_first_one(
-    *, met: bool, again: bool
-) -> None:
-    """Who began meanwhile took what it told for included in what others told it."""
-    group = Group(id=1, name="g", limits=(limit(2.0, 300.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(group, other), 2)
-    for n in range(2):
-        members.ask(n, "other")
-    members.run(1.0)
-    members.ask(0, "g")
-    late = members.join()  # its bus is not open yet, or lost after a while
-    late.mute = not met
-    members.ask(2, "other")
-    members.run(2.0)
-    late.mute = True
-    assert members.ask(2, "g", 300.0)
-    members.run(3.0)
-    assert members.ask(1, "g")
-    members.run(4.5)
-    late.mute = False
-    members.ask(2, "g" if again else "other")
-    members.run(8.0)
-    for one in members.all:
-        # The burst less 302 units, and what flowed in since.
-        level = one.coordinator.explain(1, "requests", 8.0).level
-        assert level == pytest.approx(300.0 - 302.0 + 12.0, abs=5.0)
-
-
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("away_s", [2.0, 20.0])
 def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(

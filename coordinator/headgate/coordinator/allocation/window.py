@@ -319,16 +319,3 @@ def note_told(
     block.reported_demand[slots] = demand
     block.row_reported_at[slots] = now
     block.told_at[slots] = np.minimum(block.told_at[slots], now)
-
-
-def tell_again(block: LedgerBlock, since: float, sent_at: float) -> None:
-    """Take reports that left between two that came back for heard by nobody.
-
-    Args:
-        block: Changed: `told_at`.
-        since: When the earlier one left, monotonic seconds.
-        sent_at: When the later one did.
-    """
-    lost = (block.told_at > since) & (block.told_at < sent_at)
-    later = np.where(block.row_reported_at >= sent_at, sent_at, inf)
-    block.told_at[lost] = later[lost]

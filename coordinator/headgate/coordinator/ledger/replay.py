@@ -53,13 +53,7 @@ from headgate.coordinator.table.one_or_many import (
 
 if TYPE_CHECKING:
     from headgate.coordinator.messages.report import Rows
-    from headgate.coordinator.table.arrays import (
-        Flags,
-        Floats,
-        Index,
-        Ints,
-        LedgerBlock,
-    )
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
     from headgate.coordinator.table.index import Place, Table
 
 GRACE_S = 0.2
@@ -471,21 +465,6 @@ def _compare(
     apart[cells] = chosen(told, chosen(sure, rest, mean), apart[cells])
     averaged[cells] = told & ~sure | ~told & averaged[cells]
     block.voiced[block.slots[slots][told]] = True
-
-
-def include(block: LedgerBlock, cells: Ints, by: Floats, known_at: Floats) -> None:
-    """Note that levels which others told before a charge include it.
-
-    Args:
-        block: Changed: `apart`.
-        cells: K that were charged, each of another ledger.
-        by: ``float64[K]`` units by which levels here moved.
-        known_at: ``float64[K]`` since when the others know why, monotonic seconds.
-    """
-    line, slots = np.divmod(cells, block.capacity)
-    knew = block.reported_at[:, slots] >= known_at
-    knew[line, np.arange(len(cells))] = False
-    block.apart[:, slots] -= np.where(knew, by, 0.0)
 
 
 AVERAGED = 0.125

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
-    from headgate.coordinator.table.arrays import Flags, Floats, Ints
+    from headgate.coordinator.table.arrays import Ints
     from headgate.coordinator.table.index import Place
 
 ECHOES_MAX = 128
@@ -225,23 +225,6 @@ class Members:
                 member.heard_at += pause_s
                 member.excused = True
         self.echo_at += pause_s
-
-    def maybe_heard(self, left_at: Floats, now: float) -> Flags:
-        """Return ``bool[K]``: reports that left then came back, or may still do so."""
-        due = now - BACK_LAGS * self.lag_s
-        heard: Flags = (left_at <= self._came_back_until) | (left_at > due)
-        return heard
-
-    def lost_before(self, sequence: int) -> tuple[float, float] | None:
-        """Return between when reports left that did not come back before this one did.
-
-        Returns:
-            When the last one that came back left, and when this one did; None if no
-            report left between the two.
-        """
-        sent_at, since = self._published[sequence], self._came_back_until
-        missing = any(since < each < sent_at for each in self._published.values())
-        return (since, sent_at) if missing else None
 
     def echo(self, sequence: int, now: float) -> None:
         """Measure the lag of the bus on a report of this agent that came back."""
