@@ -883,14 +883,24 @@ def test_a_large_first_request_is_charged_once_if_its_report_had_to_wait(
         assert level == pytest.approx(2.0, abs=5.0)
 
 
-@pytest.mark.parametrize(("spends_s", "hears_s"), [(0.05, 0.6), (0.2, 0.6)])
+def without_told(report: Report) -> Report:
+    """Return a report as an agent of an earlier version sends it."""
+    rows = tuple(replace(one, told_s=None) for one in report.rows)
+    return replace(report, rows=rows)
+
+
+@pytest.mark.parametrize("spends_s", [0.05, 0.2])
+@pytest.mark.parametrize("older", [False, True])
 def test_who_hears_the_bus_late_charges_a_large_request_once(
-    spends_s: float, hears_s: float
+    spends_s: float, *, older: bool
 ) -> None:
     """The first report that it hears of a row is not the first one."""
-    groups = Group(id=1, name="g", limits=(limit(2.0, 300.0),))
+    group = Group(id=1, name="g", limits=(limit(2.0, 300.0),))
     other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(groups, other), 2)
+    members = Members(configured(group, other), 2)
+    if older:
+        for one in members.all:
+            one.forge = without_told
     for n in range(2):
         members.ask(n, "other")
     members.run(1.0)
@@ -900,7 +910,7 @@ def test_who_hears_the_bus_late_charges_a_large_request_once(
     members.ask(2, "g")
     members.run(2.0 + spends_s)
     assert members.ask(1, "g", 200.0)
-    members.run(2.0 + hears_s)
+    members.run(2.6)
     members.all[2].deaf = False
     members.run(6.0)
     for one in members.all:

@@ -59,6 +59,26 @@ def test_a_row_says_when_it_was_told_for_the_first_time() -> None:
     assert set(spend()[1]) == {0.0}
 
 
+def test_a_report_without_new_rows_does_not_say_how_new_they_are() -> None:
+    world = World()
+    for number in (1, 2):
+        world.group(number, rate=100.0, burst=1000.0)
+    world.start("a")
+    world.use_groups("a", [1])
+    world.run(20)
+    world.use_groups("a", [1, 2])
+    world.use("a", 2, admitted=1.0, refused=0)
+    world.run(1)
+    sent = world.processes["a"].sent
+    sent.clear()
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(0.2)
+    (rows,) = sent[0].rows
+    assert rows.group_ids.tolist() == [1]
+    assert (rows.age_s, rows.told_s, rows.before) == (None, None, None)
+    assert rows.level is not None
+
+
 def test_an_agent_that_leaves_its_id_to_another_is_not_charged_again() -> None:
     world = world_of("b")
     before = level(world, "b")
