@@ -141,7 +141,9 @@ def test_no_agent_tells_the_level_that_it_found_while_it_heard_nobody() -> None:
     )
     result, _ = simulate(scenario, seed=3)
     assert result.violations == ()
-    assert result.figures.overshoot_seconds == 0.0
+    # README's bound: a request for each agent, and what flows in within the age.
+    assert result.figures.overshoot_seconds < (4 + 20 * 0.105) / 20
+    assert result.figures.total_ratio == pytest.approx(1.0, abs=0.005)
 
 
 @pytest.mark.parametrize(("starts_s", "seed"), [(0.0, 1), (2.0, 3), (0.0, 4)])

@@ -11,7 +11,11 @@ from headgate.coordinator.allocation.shares import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
-from headgate.coordinator.membership.bootstrap import Moves, Opened
+from headgate.coordinator.membership.bootstrap import (
+    API_ANSWERS_S,
+    Moves,
+    Opened,
+)
 from headgate.coordinator.messages.report import AgentLife
 from headgate.coordinator.table.arrays import NOBODY
 
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
-
-API_ANSWERS_S = 2.0
-"""How long to wait for the API's word on a limit whose level is not known."""
 
 CHANCE_COSTS = 3.0
 """Requests that are expected in a time in which none comes once in twenty times."""

@@ -13,8 +13,13 @@ from headgate.coordinator.gossip.batch import (
     enter_together,
     finite,
 )
-from headgate.coordinator.ledger.replay import close_accounts, common_level, hear
-from headgate.coordinator.membership.bootstrap import Moves
+from headgate.coordinator.ledger.replay import (
+    close_accounts,
+    common_level,
+    hear,
+    seen_by,
+)
+from headgate.coordinator.membership.bootstrap import API_ANSWERS_S, Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
 
@@ -103,7 +108,7 @@ class ReportReceiver:
             self._hear_rest(report, hole, now, effects)
         if heard_nobody and not state.detector.hears_nobody(now):
             # The others know better than this agent what they spent meanwhile.
-            self._ask_anew()
+            self._ask_anew(now)
         if state.observing:
             # An observer never asks, so nothing echoes; the first answers must do.
             state.bootstrap.take_what_came(now + state.settings.interval_s)
@@ -116,7 +121,7 @@ class ReportReceiver:
         if self._stood_still:
             # Not earlier: a report sent before the question does not answer it.
             self._stood_still = self._asked_again = False
-            self._ask_anew()
+            self._ask_anew(now)
         return since
 
     def enter(self, now: float, effects: list[Effect]) -> None:
@@ -143,18 +148,24 @@ class ReportReceiver:
         self._state.members.excuse(since=self._counted_at, pause_s=pause)
         self._counted_at, self._stood_still = now, True
 
-    def _ask_anew(self) -> None:
+    def _ask_anew(self, now: float) -> None:
         """Ask the others for their rows and levels, as an agent that joins does."""
         if self._stood_still:
             return  # at the next look
-        state = self._state
+        state, bootstrap = self._state, self._state.bootstrap
         state.schedule.hello = True
-        state.bootstrap.start_over()
+        unknown = bootstrap.start_over()
         for key in state.table:
             block, slot = state.table.at(key)
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
-            state.bootstrap.begin(int(block.number[slot]), None)
+            number = int(block.number[slot])
+            opened = unknown.get(number)
+            if opened and block.guessed[slot] and key not in state.limits.strict:
+                opened.until = now + API_ANSWERS_S
+                bootstrap.questions.add(key)
+            bootstrap.begin(number, opened)
+        bootstrap.doubted_at = now
 
     def _may_wait(self, report: Report) -> bool:
         """Return whether a report does no more than bring rows, as most of them do."""
@@ -215,7 +226,7 @@ class ReportReceiver:
         if hole.behind and not self._asked_again:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = not self._stood_still
-            self._ask_anew()
+            self._ask_anew(now)
 
     def _sender_of(
         self, report: Report, now: float, effects: list[Effect]
@@ -400,10 +411,13 @@ class ReportReceiver:
             knew = first & (block.pending_at[slots] <= asked_by)
             told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
             least = np.where(knew, told_once, -inf)
-            own = common_level(block, slots, member.reported_at, heard, least)
+            seen = np.maximum(seen_by(block, slots, heard), least)
+            own = common_level(block, slots, member.reported_at, seen)
+            numbers = block.number[slots]
+            known = state.bootstrap.known_own(numbers, seen, heard_until)
             state.bootstrap.answer(
-                block.number[slots],
-                levels,
+                numbers,
+                levels + known,
                 levels - own,
                 member=member.number,
                 reported_at=member.reported_at,

@@ -69,19 +69,13 @@ class Recomputation:
             known = np.array([each is not None for each in answers])
             if found:
                 self._take_levels(block, slots[known], found, doubts[known], now)
-            lost = slots[~known & doubts & (block.agents[slots] > 1.0)]
-            # Nobody here knows what the others spent while this agent stood still.
-            excess = np.maximum(block.belief[lost] - block.margin[lost], 0.0)
-            block.level[lost] -= excess
-            block.belief[lost] -= excess
-            # Otherwise all agents are new and started at the stored level or at
-            # the margin.  What they spent since is charged already; starting over
-            # now would give it back, a different amount to each.
+            # Nobody told a level: all agents are new and started at the stored level or
+            # at the margin, or none heard the others.  What they spent since is charged
+            # already; starting over now would give it back, a different amount to each.
             block.joining_until[slots] = now
             block.unanswered[slots] = block.guessed[slots] = False
             block.apart[:, slots] = np.nan
             block.dirty[slots] = True
-            block.bucket_knows[lost] = False
             # Others may have asked for these in vain meanwhile.
             sure_at = now + UNSURE_LAGS * state.members.lag_s
             state.owe_rows(block.number[slots[block.agents[slots] > 1.0]], sure_at)
@@ -105,14 +99,28 @@ class Recomputation:
         level, reported_at, apart = map(np.array, columns)
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
-        # The others did not know what this agent spent meanwhile.
-        level -= np.maximum(block.unseen[slots], 0.0)
+        level -= block.admitted[0, slots]
+        self._leave_included_out(block, slots[doubts])
         change: Floats = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         block.level[slots] += change
         block.belief[slots] += change
         block.includes_at[slots] = reported_at
         block.bucket_knows[slots] = False
+
+    def _leave_included_out(self, block: LedgerBlock, slots: Ints) -> None:
+        """Let the next counters of who has not reported since be a baseline.
+
+        The others heard of them while this agent heard nothing, so the level that they
+        told includes them.
+        """
+        asked_at = self._state.bootstrap.doubted_at
+        at = np.ix_(np.arange(1, block.width), slots)
+        unheard = block.reported_at[at] < asked_at
+        predicted = np.where(unheard, block.predicted[at], 0.0)
+        block.level[slots] -= predicted.sum(axis=0)
+        block.predicted[at] -= predicted
+        block.admitted[at] = np.where(unheard, np.nan, block.admitted[at])
 
     def _patience_s(self, now: float) -> float:
         """Return how long to distrust a round of answers that seems complete.

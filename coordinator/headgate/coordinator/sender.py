@@ -49,7 +49,8 @@ def report_due(
     told = local.rows_to_report(picked, demand, beyond, **columns)
     report = _report(state, told, now)
     if state.bootstrap:
-        state.bootstrap.asked(report.sequence, local.numbers[picked])
+        told_own = local.numbers[picked], local.admitted[picked]
+        state.bootstrap.asked(report.sequence, *told_own, now)
     state.members.published(report.sequence, now)
     unsure_s = UNSURE_LAGS * state.members.lag_s
     for place in local.places:
@@ -117,6 +118,7 @@ def _optional(
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
+    new_from = state.detector.steady_from(now, within_s) - within_s
     unsure_s = UNSURE_LAGS * state.members.lag_s
     # What others spend while this agent hears nothing comes with their reports.
     sure = not state.detector.cut_off(now)
@@ -129,7 +131,7 @@ def _optional(
         unsure = block.joining_until[slots] > now - unsure_s
         level[at] = np.where(unsure, nan, believed)
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
-        new = so_long_s <= within_s
+        new = block.begun_at[slots] >= new_from
         age_s[at] = np.where(new, so_long_s, 0.0)
         ago_s = np.maximum(now - block.told_at[slots], LEAST_AGE_S)
         told_s[at] = np.where(new, ago_s, 0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from tests.integration.agent.rigs import (
     snapshot,
     until,
 )
+from tools.ports import free_port
 
 from headgate.agent import Admin, LimitSpec, connect
 from headgate.agent.bus.open import open_bus
@@ -304,6 +307,41 @@ def test_reports_flow_again_after_the_proxy_was_away(
         settle([first, second], least=850, most=1150, seconds=3.0)
     # The machine may be busy; a call that waited for the bus would take 2 s.
     assert max(first.slowest_s, second.slowest_s) < 1.0
+
+
+def test_a_restart_of_the_server_takes_nothing_of_a_large_burst(tmp_path: Path) -> None:
+    """All asked for the level then, none told one, and they went on at the margin."""
+    where = ServerSettings(
+        database=str(tmp_path / "headgate.db"),
+        port=free_port(),
+        bus_ports=(free_port(), free_port()),
+    )
+    with ExitStack() as joined:
+        with running(where) as server, Admin(server.api) as admin:
+            admin.put_group("gold", [LimitSpec("requests", rate=1.0, burst=1000.0)])
+            admin.put_tenant("acme")
+            admin.attach("gold", tenant="acme")
+            agents = [
+                joined.enter_context(connect(server.api, agent=n, keep_snapshot=False))
+                for n in ("a", "b")
+            ]
+            limiters = [agent.limiter(tenant="acme") for agent in agents]
+
+            def all_know(least: float, most: float) -> bool:
+                told = [explained(agent) for agent in agents]
+                return all(least < each.level < most for each in told)
+
+            assert all([limiter.try_acquire(requests=1) for limiter in limiters])
+            until(lambda: all_know(990.0, 1000.0), "both to know the level")
+            until(lambda: bool(limiters[0].try_acquire(requests=600)), "its turn")
+            until(lambda: all_know(390.0, 500.0), "both to know of it")
+        until(lambda: all(explained(each).cut_off for each in agents), "the outage")
+        until(lambda: bool(limiters[1].try_acquire(requests=100)), "its part")
+        with running(where):
+            until(lambda: not any(explained(a).cut_off for a in agents), "reports")
+            until(lambda: all_know(290.0, 400.0), "both to know of that")
+            time.sleep(1.0)  # the answers would be in
+            assert all_know(290.0, 400.0)
 
 
 def test_a_lone_agent_whose_bus_is_away_keeps_its_quota(

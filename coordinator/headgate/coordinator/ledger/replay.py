@@ -213,12 +213,22 @@ def own_news(
     return block.own_news[slots] * left
 
 
+def seen_by(block: LedgerBlock, slots: Index, heard: Flags) -> Floats:
+    """Return ``float64[K]``: the own counter up to which another agent knows all.
+
+    Args:
+        block: Read.
+        slots: K of its columns.
+        heard: ``bool[K]`` it knew this agent's last report, although not all agents may
+            know it yet.
+    """
+    seen = seen_by_all(block, slots)
+    reported = block.reported_admitted[slots] + block.predicted[0, slots]
+    return chosen(heard, greater(seen, reported), seen)
+
+
 def common_level(
-    block: LedgerBlock,
-    slots: Index,
-    at_s: Floats | float,
-    heard: Flags | bool = False,
-    least: Floats | float = -inf,
+    block: LedgerBlock, slots: Index, at_s: Floats | float, seen: Floats
 ) -> Floats:
     """Return ``float64[K]`` C = E + V at a time near the last calculation, at most B.
 
@@ -229,14 +239,9 @@ def common_level(
         block: Read.
         slots: K of its columns.
         at_s: Monotonic seconds.
-        heard: ``bool[K]``, or one for all: the other knew this agent's last report,
-            although not all agents may know it yet.
-        least: ``float64[K]``, or one for all: own counter that the other knew at least.
+        seen: ``float64[K]`` own counter that the other agent knew.
     """
     grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
-    seen = seen_by_all(block, slots)
-    reported = block.reported_admitted[slots] + block.predicted[0, slots]
-    seen = greater(chosen(heard, greater(seen, reported), seen), least)
     unseen = block.admitted[0, slots] - seen
     return lesser(block.belief[slots] + unseen + grown, block.burst[slots])
 
@@ -429,7 +434,8 @@ def _compare(
     # Without that, the level of an agent that spent a burst would seem to be higher by
     # the burst than what the others tell of it (a lone cost of 1,100 units cost 500).
     heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
-    off = said - common_level(block, slots, reported_at, heard)
+    seen = seen_by(block, slots, heard)
+    off = said - common_level(block, slots, reported_at, seen)
     cost = block.cost[0, slots]
     # What the sender itself reported (`more`) explains no difference, unless it may not
     # have heard of what this agent reported meanwhile.

@@ -9,9 +9,9 @@ Why the median?  Any single answer may be a lie.  Why never a full bucket?  An a
 that is restarted every few seconds would get a burst each time.  If nobody answers, all
 agents are new: the level has started at what was stored before the cluster stopped, or
 else at the margin, where the feedback is at rest and each agent gets exactly its share
-of Q; what was spent since is charged.  An agent that asks again because it stood still
-is worse off if nobody answers in time: it counted the pause as time in which nobody
-spent, so if others take part it goes on at the margin at most.
+of Q; what was spent since is charged.  An agent that asks again, because it stood still
+or heard nothing, goes on at its own level if nobody answers: the others were cut off,
+too, and whatever they have spent is in the rows that they report now.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ that stood still finds reports from before it asked."""
 TOLD_S = 1.0
 """Seconds after the API's answer in which a first report may come that left before."""
 
+API_ANSWERS_S = 2.0
+"""How long to wait for the API's word on a limit whose level is not known."""
+
 STORED_MAX = 100_000
 """Most stored levels kept: PIP-82's number of groups."""
 
@@ -53,7 +56,7 @@ ANSWER = np.dtype(
     [
         ("number", np.int64),  # of the ledger
         ("member", np.int64),  # number of the sender
-        ("level", np.float64),  # E, units
+        ("level", np.float64),  # E, if this agent had spent nothing, units
         ("apart", np.float64),  # the same, minus this agent's own level at that time
         ("reported_at", np.float64),  # when the level held, monotonic seconds
     ]
@@ -76,7 +79,7 @@ class Answered(NamedTuple):
     """Medians of the answers about one ledger.
 
     Attributes:
-        level: E, units.
+        level: E, if this agent had spent nothing, units.
         reported_at: When it held, monotonic seconds.
         apart: By how much this agent's own level was lower at the time of each answer.
     """
@@ -175,8 +178,8 @@ class Round:
     """What this agent asks about one ledger.
 
     Attributes:
-        opened: How it began; None if it isn't new, and this agent may have missed what
-            others spent.
+        opened: How the ledger began; None if it is in doubt: it isn't new, and this
+            agent may have missed what others spent.
         sequence: Number of this agent's first report that had a row of it.
         ready_at: When the answers to that should be here, monotonic seconds.
     """
@@ -190,14 +193,17 @@ class Bootstrap:
     """The ledgers whose level this agent does not know yet, by number.
 
     Attributes:
+        doubted_at: When this agent began to ask anew, monotonic seconds.
         questions: Limits about which to ask the API.
     """
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
         self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
+        self._told_own: deque[tuple[float, Ints, Floats]] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._told: dict[int, tuple[Mapping[AgentLife, float], float]] = {}
+        self.doubted_at = -inf
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
@@ -211,8 +217,7 @@ class Bootstrap:
 
         Args:
             number: Of the ledger.
-            opened: How it began; None if it isn't new, and this agent may have missed
-                what others spent.
+            opened: How it began; None if it is in doubt.
         """
         self._rounds[number] = Round(opened)
 
@@ -221,11 +226,14 @@ class Bootstrap:
         found = self._rounds.get(number)
         return None if found is None else found.opened
 
-    def start_over(self) -> None:
-        """End all rounds without a result, because others follow."""
+    def start_over(self) -> dict[int, Opened]:
+        """End all rounds, because others follow; return how their ledgers began."""
+        rounds = self._rounds.items()
+        began = {n: each.opened for n, each in rounds if each.opened is not None}
         self.questions.clear()
         self._rounds.clear()
         self._end()
+        return began
 
     def forget(self, number: int) -> None:
         """Stop asking: the ledger is gone, and another one may get its number."""
@@ -234,11 +242,37 @@ class Bootstrap:
         self._moves.forget(number)
         self._told.pop(number, None)
 
-    def asked(self, sequence: int, numbers: Ints) -> None:
-        """Note that a report with this agent's rows of these ledgers was published."""
+    def asked(self, sequence: int, numbers: Ints, admitted: Floats, now: float) -> None:
+        """Note that a report with this agent's rows of these ledgers was published.
+
+        Args:
+            sequence: Of the report.
+            numbers: ``int64[K]``.
+            admitted: ``float64[K]`` this agent's counters in it.
+            now: Monotonic seconds.
+        """
         for number in numbers.tolist():
             if (found := self._rounds.get(number)) is not None:
                 found.sequence = min(found.sequence, sequence)
+        self._told_own.append((now, numbers, admitted))
+
+    def known_own(self, numbers: Ints, seen: Floats, until: float) -> Floats:
+        """Return the own counters that others knew at some time, ``float64[K]``.
+
+        Args:
+            numbers: ``int64[K]`` of ledgers that others tell levels of.
+            seen: ``float64[K]`` what they are taken to know, unless this agent asks
+                anew: it may spend much before the others hear that.
+            until: When what they knew had left, monotonic seconds.
+        """
+        rounds = self._rounds.items()
+        doubted = np.isin(numbers, [n for n, each in rounds if each.opened is None])
+        for at, told, admitted in self._told_own if doubted.any() else ():
+            if self.doubted_at <= at <= until:
+                of, here = _same(told, numbers)
+                seen = seen.copy()
+                seen[here] = np.where(doubted[here], admitted[of], seen[here])
+        return seen
 
     def echoed(self, sequence: int, ready_at: float) -> None:
         """Note that this agent's report came back, so the others have heard it, too."""
@@ -344,7 +378,7 @@ class Bootstrap:
         """Return the ledgers whose rounds are over, by number.
 
         For each, the others' answers, of which only the newest of each member counts,
-        and whether this agent's own level is unreliable.
+        and whether this agent's own level is in doubt.
 
         Args:
             now: Monotonic seconds.
@@ -368,6 +402,7 @@ class Bootstrap:
         return result
 
     def _end(self) -> None:
+        self._told_own.clear()
         self._answers.clear()
         self._moves.clear()
 

@@ -6,12 +6,13 @@ from collections import deque
 from itertools import chain, product
 from math import nan
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, World
 
-from headgate.coordinator import Configured, Restored
+from headgate.coordinator import Claim, Configured, Restored
 from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
 from headgate.coordinator.membership import bootstrap
 from headgate.coordinator.membership.bootstrap import (
@@ -22,13 +23,19 @@ from headgate.coordinator.membership.bootstrap import (
     Moves,
 )
 
+if TYPE_CHECKING:
+    from tests.scenarios.world import Process
+
+    from headgate.coordinator import Effect
+    from headgate.coordinator.config.configuration import Mode
+
 
 def asked(*numbers: int, answered: bool = True) -> Bootstrap:
     """A round of ledgers whose answers are due at 10 s."""
     joining = Bootstrap()
     for number in numbers:
         joining.begin(number, None)
-    joining.asked(1, np.array(numbers))
+    joining.asked(1, np.array(numbers), np.zeros(len(numbers)), 9.0)
     levels = np.array([float(number) for number in numbers])
     if answered:
         apart = levels - 1.0
@@ -54,7 +61,7 @@ def test_a_new_ledger_of_an_old_number_is_asked_for_anew() -> None:
     joining.forget(5)
     joining.begin(5, None)
     assert joining.finish(10.0) == {}
-    joining.asked(2, np.array([5]))
+    joining.asked(2, np.array([5]), np.zeros(1), 9.0)
     joining.echoed(2, ready_at=20.0)
     assert joining.finish(20.0) == {5: (None, True)}
 
@@ -93,7 +100,7 @@ def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
     else:
         joining.forget(5)
     joining.begin(5, None)
-    joining.asked(2, np.array([5]))
+    joining.asked(2, np.array([5]), np.zeros(1), 9.0)
     level = np.array([7.0])
     joining.answer(np.array([5]), level, level - 1.0, member=1, reported_at=19.0)
     joining.echoed(2, ready_at=20.0)
@@ -217,7 +224,7 @@ def test_many_answers_and_moves_count_as_one_by_one(
             joining.forget(0)
             listed.forget(0)
             joining.begin(0, None)
-    joining.asked(2, np.array([0]))
+    joining.asked(2, np.array([0]), np.zeros(1), 9.0)
     joining.echoed(2, 10.0)
     for number, until in product((0, 1), (9.9, 10.1)):
         moved = listed.moved_by(number, until)
@@ -387,3 +394,39 @@ def test_who_stood_still_during_an_outage_keeps_its_part_among_the_users() -> No
     world.run(3)
     assert "paused" in world.processes["a"].noticed
     assert reserve(world, "a") == reserve(world, "b") == pytest.approx(50.0)
+
+
+class Asked(World):
+    """A world that keeps the limits about which each process asks the API."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, int]] = []
+
+    def _perform(self, process: Process, effect: Effect) -> None:
+        if isinstance(effect, Claim):
+            self.asked += [(process.name, number) for _, number in effect.limits]
+        super()._perform(process, effect)
+
+
+@pytest.mark.parametrize("mode", ["balanced", "strict"])
+def test_of_what_began_during_a_silence_the_api_is_asked_once_it_is_over(
+    mode: Mode,
+) -> None:
+    """But a strict limit is claimed as ever: the answer would be a grant."""
+    world = Asked()
+    world.group(1, rate=10, burst=100)
+    for name in "ab":
+        world.start(name)
+    world.run(5)
+    world.apart = [{"a"}, {"b"}]
+    world.run(5)
+    world.group(2, rate=10, burst=100, mode=mode)
+    world.use_groups("a", [1, 2])
+    world.run(2)
+    asked = world.asked.count(("a", 2))
+    assert asked == 0
+    world.apart = []
+    world.run(3)
+    assert world.asked.count(("a", 2)) == 1
+    assert ("b", 1) not in world.asked

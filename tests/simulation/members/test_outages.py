@@ -1,0 +1,216 @@
+"""What is left of a bucket when agents that heard nothing hear each other again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.simulation.members.members import Members, configured, family, limit
+
+from headgate.coordinator import Group, Limit
+
+if TYPE_CHECKING:
+    from headgate.coordinator.config.configuration import Period
+    from headgate.coordinator.state import CoordinatorState
+
+pytestmark = pytest.mark.long
+
+RATE, BURST = 2.0, 300.0
+CUT_S = 6.0
+"""When the bus is lost."""
+
+
+def started(number: int, users: tuple[int, ...]) -> Members:
+    """Return agents that share another group; some have taken a unit of this one."""
+    group = Group(id=1, name="g", limits=(limit(RATE, BURST),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(group, other), number)
+    for n in range(number):
+        members.ask(n, "other")
+    for n in users:
+        members.ask(n, "g")
+    members.run(3.0)
+    return members
+
+
+def lose_bus(members: Members, away_s: float) -> None:
+    """Lose all reports for some time from `CUT_S` on."""
+
+    def cut(*, lost: bool) -> None:
+        members.cut = lost
+
+    members.at(CUT_S, partial(cut, lost=True))
+    members.at(CUT_S + away_s, partial(cut, lost=False))
+
+
+def levels(members: Members, of: tuple[int, ...]) -> list[float]:
+    """Return the level of the group as each of some agents believes now."""
+    return [
+        members.all[n].coordinator.explain(1, "requests", members.now).level for n in of
+    ]
+
+
+class Bucket:
+    """One central bucket for the same requests, in the order of time."""
+
+    def __init__(self) -> None:
+        self.level, self.at = BURST, 0.0
+
+    def take(self, at: float, units: float) -> None:
+        """Charge a request that was admitted."""
+        self.level = min(BURST, self.level + RATE * (at - self.at)) - units
+        self.at = at
+
+
+@pytest.mark.parametrize("away_s", [2.0, 4.0, 8.0, 40.0])
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("large", [0.0, 200.0])
+@pytest.mark.parametrize("per_s", [0.0, 1.0])
+def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
+    number: int, large: float, per_s: float, away_s: float
+) -> None:
+    """Each had asked the others for the level, and nobody told one: all began anew."""
+    users = tuple(range(number))
+    members, bucket = started(number, users), Bucket()
+    bucket.take(0.0, float(number))
+    if large:
+        assert members.ask(0, "g", large)
+        bucket.take(members.now, large)
+    lose_bus(members, away_s)
+
+    def ask(n: int, chance: Random) -> None:
+        if members.ask(n, "g"):
+            bucket.take(members.now, 1.0)
+        members.at(members.now + chance.expovariate(per_s), partial(ask, n, chance))
+
+    for n in users if per_s else ():
+        members.at(CUT_S + 0.1 * n, partial(ask, n, Random(n)))
+    members.run(CUT_S + away_s + 1.0)
+    bucket.take(members.now, 0.0)
+    # What flows in while a bucket is full may be counted a little differently.
+    assert levels(members, users) == pytest.approx(number * [bucket.level], abs=12.0)
+
+
+@pytest.mark.parametrize("users", [(), (2,)])
+@pytest.mark.parametrize("large", [30.0, 250.0, 300.0])
+@pytest.mark.parametrize("away_s", [5.0, 12.0, 40.0])
+def test_who_begins_during_an_outage_learns_the_level_and_is_charged(
+    users: tuple[int, ...], large: float, away_s: float
+) -> None:
+    """What it took is charged, and its guess of the level counts for nothing.
+
+    After 40 s a row was not new any more, although nobody had heard of it.
+    """
+    members, bucket = started(3, users), Bucket()
+    bucket.take(0.0, float(len(users)))
+    lose_bus(members, away_s)
+    for n, at, units in ((0, 2.0, large), (1, 4.0, 1.0)):
+        members.run(CUT_S + at)
+        assert members.ask(n, "g", units)
+        bucket.take(members.now, units)
+    members.run(CUT_S + away_s + 1.5)
+    bucket.take(members.now, 0.0)
+    found = levels(members, (0, 1, *users))
+    assert min(found) > bucket.level - RATE * away_s - 5.0
+    assert max(found) < bucket.level + 5.0
+
+
+@pytest.mark.parametrize("delay_s", [0.02, 0.06])
+@pytest.mark.parametrize("after_s", [0.02, 0.06, 0.1, 0.15])
+def test_a_large_request_right_after_a_silence_is_charged(
+    after_s: float, delay_s: float
+) -> None:
+    """The level that others told had left before they heard of it."""
+    members, bucket = started(3, (0, 1, 2)), Bucket()
+    members.delay_s = delay_s
+    bucket.take(0.0, 3.0)
+    members.run(5.0)
+    members.all[0].deaf = True
+    members.run(11.0)
+    members.all[0].deaf = False
+    state: CoordinatorState = vars(members.all[0].coordinator)["_state"]
+    while not state.bootstrap:
+        members.run(members.now + 0.005)
+    members.run(members.now + after_s)
+    assert members.ask(0, "g", 270.0)
+    bucket.take(members.now, 270.0)
+    members.run(members.now + 2.0)
+    bucket.take(members.now, 0.0)
+    assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=5.0)
+
+
+def test_what_a_level_includes_is_not_charged_when_it_is_heard_later() -> None:
+    """Two heard nothing; one of them learns the level, and then hears the other."""
+    members, bucket = started(3, (0, 1, 2)), Bucket()
+    bucket.take(0.0, 3.0)
+    for n in (1, 2):
+        members.all[n].deaf = True
+    members.run(14.0)
+    assert members.ask(2, "g", 135.0)
+    bucket.take(members.now, 135.0)
+    members.run(45.0)
+    members.all[1].deaf = False
+    while levels(members, (1,)) != pytest.approx(levels(members, (0,)), abs=2.0):
+        members.run(members.now + 0.01)
+    assert members.now < 45.52
+    members.run(members.now + 0.1)
+    assert levels(members, (1,)) == pytest.approx(levels(members, (0,)), abs=2.0)
+    members.run(47.0)
+    members.all[2].deaf = False
+    members.run(50.0)
+    bucket.take(members.now, 0.0)
+    assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=5.0)
+
+
+@pytest.mark.parametrize("away_s", [5.0, 40.0])
+@pytest.mark.parametrize("period", ["minute", "hour"])
+def test_an_outage_takes_nothing_of_a_calendar_quota(
+    period: Period, away_s: float
+) -> None:
+    """It left nothing of it for the rest of the hour."""
+    seconds = {"minute": 60.0, "hour": 3600.0}[period]
+    quota = Limit(
+        dimension="requests",
+        rate=1000.0,
+        burst=1000.0,
+        period=period,
+        period_s=seconds,
+    )
+    group = Group(id=1, name="g", limits=(quota,))
+    members = Members(configured(group), 3)
+    for n in range(3):
+        assert members.ask(n, "g")
+    members.run(3.0)
+    assert members.ask(0, "g", 200.0)
+    lose_bus(members, away_s)
+    members.run(CUT_S + 2.0)
+    assert members.ask(1, "g", 50.0)
+    members.run(CUT_S + away_s + 1.0)
+    assert levels(members, (0, 1, 2)) == pytest.approx(3 * [747.0], abs=1.0)
+
+
+@pytest.mark.parametrize("away_s", [5.0, 20.0])
+def test_an_outage_takes_nothing_of_groups_inside_each_other(away_s: float) -> None:
+    parent, *inside = family(2, rate=RATE)
+    limits = (limit(RATE, BURST),)
+    groups = [replace(parent, limits=limits)]
+    groups += [replace(group, limits=limits) for group in inside]
+    members = Members(configured(*groups), 3)
+    for n in range(3):
+        assert members.ask(n, "c0")
+    members.run(3.0)
+    assert members.ask(0, "c0", 200.0)
+    lose_bus(members, away_s)
+    members.run(CUT_S + 2.0)
+    assert members.ask(1, "c0", 50.0)
+    members.run(CUT_S + away_s + 1.0)
+    left = BURST - 250.0 + RATE * (members.now - 3.0)
+    for group_id in (1, 2):
+        found = [
+            each.coordinator.explain(group_id, "requests", members.now).level
+            for each in members.all
+        ]
+        assert found == pytest.approx(3 * [left], abs=RATE * away_s / 3.0 + 5.0)
