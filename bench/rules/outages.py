@@ -1,10 +1,11 @@
 """Agents that heard nothing for a while: how far their levels are from one bucket's.
 
 ``PYTHONPATH=. .venv/bin/python bench/rules/outages.py`` simulates random clusters of
-two to six agents whose bus is lost for 1 to 40 s, some of which hear nothing for so
-long, or one of which leaves meanwhile.  A second and a half after they hear each other
-again, or after the last large request, it compares each level with that of one central
-bucket for the same requests.  It takes ten minutes of a core.
+two to six agents that are cut off for 1 to 40 s, all or some of them, that come back
+together or one after another, that are heard but hear nothing, or of which one leaves
+meanwhile.  A second and a half after they all hear each other again, or after the last
+large request, it compares each level with that of one central bucket for the same
+requests.  It takes five minutes of a core.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from tests.simulation.members.members import Members, configured, limit
 from headgate.coordinator import Group
 
 RUNS = 200
-KINDS = ("bus lost", "some hear nothing", "bus lost, one leaves")
+KINDS = ("all cut off", "some cut off", "some hear nothing", "cut off, one leaves")
 SILENCES_S = (1.0, 2.0, 3.5, 5.0, 10.0, 40.0)
 FROM_S = 5.0
 LARGE_UNTIL_S = 15.0
+BACK_S = 2.0
+"""Within how long agents come back, where they don't at once."""
+
 FAR = 0.1
 """Part of the burst by which a level is far off, if what flowed in while agents heard
 nothing does not explain it."""
@@ -78,21 +82,21 @@ class Run:
             members.at(at, partial(self._ask, chance.randrange(number), large))
         members.run(FROM_S)
         self._silence(number)
-        members.run(max(FROM_S + self.silent_s, LARGE_UNTIL_S) + 1.5)
+        members.run(max(FROM_S + self.silent_s + BACK_S, LARGE_UNTIL_S) + 1.5)
         return max(map(self._unexplained, range(number)), key=abs)
 
     def _silence(self, number: int) -> None:
-        members, chance, until_s = self.members, self.chance, FROM_S + self.silent_s
-        for n in range(number):
-            if self.kind == KINDS[1] and chance.random() < 0.6:
-                members.all[n].deaf = True
-                members.at(until_s, partial(setattr, members.all[n], "deaf", False))
-        if self.kind != KINDS[1]:
-            members.cut = True
-            members.at(until_s, partial(setattr, members, "cut", False))
-        if self.kind == KINDS[2]:
-            at = chance.uniform(FROM_S, until_s)
-            members.at(at, partial(members.leave, chance.randrange(number)))
+        chance, until_s = self.chance, FROM_S + self.silent_s
+        within_s = chance.choice((0.0, 0.0, BACK_S))
+        how = "deaf" if self.kind == KINDS[2] else "off"
+        for each in self.members.all:
+            if self.kind in (KINDS[0], KINDS[3]) or chance.random() < 0.6:
+                setattr(each, how, True)
+                at = until_s + chance.uniform(0.0, within_s)
+                self.members.at(at, partial(setattr, each, how, False))
+        if self.kind == KINDS[3]:
+            at, leaving = chance.uniform(FROM_S, until_s), chance.randrange(number)
+            self.members.at(at, partial(self.members.leave, leaving))
 
     def _ask(self, member: int, units: float) -> None:
         if not self.members.all[member].gone and self.members.ask(member, "g", units):
@@ -117,7 +121,7 @@ class Run:
             found = one.coordinator.explain(1, "requests", members.now).level
         except KeyError:  # it never used the group
             return 0.0
-        flowed = self.rate * (self.silent_s + 0.5) + 3.0 * self.cost
+        flowed = self.rate * (self.silent_s + BACK_S) + 3.0 * self.cost
         least, most = level - flowed, level + flowed + unheard
         return (min(found - least, 0.0) + max(found - most, 0.0)) / self.burst
 

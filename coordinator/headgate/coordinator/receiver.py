@@ -154,18 +154,17 @@ class ReportReceiver:
             return  # at the next look
         state, bootstrap = self._state, self._state.bootstrap
         state.schedule.hello = True
-        unknown = bootstrap.start_over()
-        for key in state.table:
-            block, slot = state.table.at(key)
+        places = {key: state.table.at(key) for key in state.table}
+        numbers = [int(block.number[slot]) for block, slot in places.values()]
+        unknown = bootstrap.start_over(numbers)
+        for number, (key, (block, slot)) in zip(numbers, places.items(), strict=True):
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
-            number = int(block.number[slot])
             opened = unknown.get(number)
             if opened and block.guessed[slot] and key not in state.limits.strict:
                 opened.until = now + API_ANSWERS_S
                 bootstrap.questions.add(key)
             bootstrap.begin(number, opened)
-        bootstrap.doubted_at = now
 
     def _may_wait(self, report: Report) -> bool:
         """Return whether a report does no more than bring rows, as most of them do."""
@@ -299,7 +298,7 @@ class ReportReceiver:
                 wrong += int(np.count_nonzero(false))
                 if rows.level is not None and (state.observing or state.bootstrap):
                     told = rows.level[place.rows]
-                    self._hear_levels(member, place, told, goodbye=report.leave)
+                    self._hear_levels(member, place, told, report)
             if wrong:
                 self._disbelieve(member, effects)
 
@@ -395,7 +394,7 @@ class ReportReceiver:
         self._notice(effects, "disbelieved", member.agent, what)
 
     def _hear_levels(
-        self, member: Member, place: Place, levels: Floats, *, goodbye: bool
+        self, member: Member, place: Place, levels: Floats, report: Report
     ) -> None:
         state = self._state
         told = np.isfinite(levels)  # leaves out levels of another calendar period
@@ -407,17 +406,19 @@ class ReportReceiver:
             heard_until = member.reported_at - state.members.lag_s
             heard = block.row_reported_at[slots] <= heard_until
             first = block.known_admitted[slots] <= block.begun_admitted[slots]
-            asked_by = heard_until if goodbye else member.reported_at
+            asked_by = heard_until if report.leave else member.reported_at
             knew = first & (block.pending_at[slots] <= asked_by)
             told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
             least = np.where(knew, told_once, -inf)
             seen = np.maximum(seen_by(block, slots, heard), least)
-            own = common_level(block, slots, member.reported_at, seen)
+            # Who asks anew is answered by a report of all rows.
+            answered_at = asked_by if report.keyframe else heard_until
             numbers = block.number[slots]
-            known = state.bootstrap.known_own(numbers, seen, heard_until)
+            seen = state.bootstrap.known_own(numbers, seen, answered_at, heard_until)
+            own = common_level(block, slots, member.reported_at, seen)
             state.bootstrap.answer(
                 numbers,
-                levels + known,
+                levels + seen,
                 levels - own,
                 member=member.number,
                 reported_at=member.reported_at,

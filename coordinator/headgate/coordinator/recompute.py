@@ -93,34 +93,20 @@ class Recomputation:
         A new agent corrects its level by how far it was off when they answered, because
         whatever was charged since lowers both.  An agent that stood still or was cut
         off (`doubts`) has meanwhile caught up with what they knew long ago, so it
-        adopts the level itself, plus what that has earned since.
+        adopts the level itself, plus what that has earned since, less what it has
+        spent beyond what they knew.
         """
         columns: Floats = np.array(answers).T
         level, reported_at, apart = map(np.array, columns)
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
         level -= block.admitted[0, slots]
-        self._leave_included_out(block, slots[doubts])
         change: Floats = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         block.level[slots] += change
         block.belief[slots] += change
         block.includes_at[slots] = reported_at
         block.bucket_knows[slots] = False
-
-    def _leave_included_out(self, block: LedgerBlock, slots: Ints) -> None:
-        """Let the next counters of who has not reported since be a baseline.
-
-        The others heard of them while this agent heard nothing, so the level that they
-        told includes them.
-        """
-        asked_at = self._state.bootstrap.doubted_at
-        at = np.ix_(np.arange(1, block.width), slots)
-        unheard = block.reported_at[at] < asked_at
-        predicted = np.where(unheard, block.predicted[at], 0.0)
-        block.level[slots] -= predicted.sum(axis=0)
-        block.predicted[at] -= predicted
-        block.admitted[at] = np.where(unheard, np.nan, block.admitted[at])
 
     def _patience_s(self, now: float) -> float:
         """Return how long to distrust a round of answers that seems complete.

@@ -118,7 +118,7 @@ def _optional(
     """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
-    new_from = state.detector.steady_from(now, within_s) - within_s
+    new_from = state.detector.unheard_from(now, within_s)
     unsure_s = UNSURE_LAGS * state.members.lag_s
     # What others spend while this agent hears nothing comes with their reports.
     sure = not state.detector.cut_off(now)

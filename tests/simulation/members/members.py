@@ -70,6 +70,8 @@ class Member:
         reported: Its counters as it reported them last, by group.
         not_before_s: When it can look again at the earliest.
         deaf: It hears nothing.
+        off: It hears nothing, and nobody hears it.
+        far_s: What a report takes between it and the bus, beside the delay of the bus.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Member:
     reported: dict[int, float] = field(default_factory=dict[int, float])
     gone: bool = False
     deaf: bool = False
+    off: bool = False
+    far_s: float = 0.0
     forge: Callable[[Report], Report] = lambda report: report
 
 
@@ -190,7 +194,7 @@ class Members:
                         self.rows += len(rows.group_ids)
                         counters = zip(rows.group_ids, rows.admitted, strict=True)
                         member.reported |= {int(n): float(a) for n, a in counters}
-                    self._send(encode(member.forge(effect.report)))
+                    self._send(member, encode(member.forge(effect.report)))
                 case WakeAt():
                     member.wake_s = min(member.wake_s, effect.at_s)
                 case Claim():
@@ -201,14 +205,15 @@ class Members:
     def _wall(self) -> float:
         return WALL_S + self.now
 
-    def _send(self, payload: bytes) -> None:
-        if self.cut:
+    def _send(self, sender: Member, payload: bytes) -> None:
+        if self.cut or sender.off:
             return
-        for to in getattr(self, "all", []):
-            self.at(self.now + self.delay_s, lambda to=to: self._hear(to, payload))  # type: ignore[misc]  # bound now
+        for to in getattr(self, "all", list[Member]()):
+            heard_s = self.now + self.delay_s + sender.far_s + to.far_s
+            self.at(heard_s, partial(self._hear, to, payload))
 
     def _hear(self, member: Member, payload: bytes) -> None:
-        if member.gone or member.deaf:
+        if member.gone or member.deaf or member.off:
             return
         used = used_of(member.enforcer.counts(self.now).keys.group_ids)
         self.step(member, Heard((decode(payload, used),)))

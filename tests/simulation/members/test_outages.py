@@ -142,27 +142,71 @@ def test_a_large_request_right_after_a_silence_is_charged(
     assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=5.0)
 
 
-def test_what_a_level_includes_is_not_charged_when_it_is_heard_later() -> None:
-    """Two heard nothing; one of them learns the level, and then hears the other."""
-    members, bucket = started(3, (0, 1, 2)), Bucket()
-    bucket.take(0.0, 3.0)
-    for n in (1, 2):
-        members.all[n].deaf = True
-    members.run(14.0)
-    assert members.ask(2, "g", 135.0)
-    bucket.take(members.now, 135.0)
-    members.run(45.0)
-    members.all[1].deaf = False
-    while levels(members, (1,)) != pytest.approx(levels(members, (0,)), abs=2.0):
-        members.run(members.now + 0.01)
-    assert members.now < 45.52
-    members.run(members.now + 0.1)
-    assert levels(members, (1,)) == pytest.approx(levels(members, (0,)), abs=2.0)
-    members.run(47.0)
-    members.all[2].deaf = False
-    members.run(50.0)
+@pytest.mark.parametrize(
+    "back_s",
+    [
+        (4.0, 4.3, 4.6),
+        (4.0, 5.0, 6.0),
+        (5.0, 4.0, 6.0),
+        (4.0, 6.0, 8.0),
+        (0.0, 4.0, 4.5),
+        (0.0, 4.0, 14.0),
+        (4.0, 4.3, 4.6, 4.9, 5.2, 5.5),
+        (0.0, 5.0, 6.0, 7.0, 8.0, 9.0),
+    ],
+)
+def test_agents_that_come_back_one_after_another_charge_all_of_it(
+    back_s: tuple[float, ...],
+) -> None:
+    """Who is back first has not heard yet what the last one spent, nor its answer."""
+    users = tuple(range(len(back_s)))
+    members, bucket = started(len(back_s), users), Bucket()
+    bucket.take(0.0, float(len(back_s)))
+    members.run(CUT_S)
+    for each, at in zip(members.all, back_s, strict=True):
+        each.off = at > 0.0
+        members.at(CUT_S + at, partial(setattr, each, "off", False))
+    members.run(CUT_S + 3.0)
+    large = BURST / len(back_s) - 12.0
+    assert members.ask(users[-1], "g", large)
+    bucket.take(members.now, large)
+    members.run(CUT_S + max(back_s) + 2.0)
     bucket.take(members.now, 0.0)
-    assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=5.0)
+    found = levels(members, users)
+    least = bucket.level - RATE * max(back_s) - 2.0
+    assert least < min(found)
+    assert max(found) < bucket.level + 5.0
+
+
+@pytest.mark.parametrize("far_s", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("per_s", [0.0, 20.0])
+def test_who_is_far_from_the_bus_charges_what_it_spent_without_it_once(
+    far_s: float, per_s: float, *, heard: bool
+) -> None:
+    """It began to use the group just then, so nobody else had heard of that."""
+    members, bucket = started(3, (1, 2)), Bucket()
+    bucket.take(0.0, 2.0)
+    lone = members.all[0]
+    lone.far_s = far_s
+    members.run(CUT_S)
+    lone.off, lone.deaf = not heard, heard
+
+    def ask(units: float) -> None:
+        if members.ask(0, "g", units):
+            bucket.take(members.now, units)
+        if per_s:
+            members.at(members.now + 1.0 / per_s, partial(ask, 1.0))
+
+    for at, units in ((0.5, 1.0), (3.0, 80.0)):
+        members.run(CUT_S + at)
+        ask(units)
+    members.run(CUT_S + 4.0)
+    lone.off = lone.deaf = False
+    members.run(CUT_S + 7.0)
+    bucket.take(members.now, 0.0)
+    near = 5.0 + 2.0 * per_s * (0.1 + 2.0 * far_s)
+    assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=near)
 
 
 @pytest.mark.parametrize("away_s", [5.0, 40.0])

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Key
 
 ANSWERS_MAX = 256
-"""Most answers kept for one round, and most moves: the median of more is no better."""
+"""Most answers kept for one round, most moves, and most own reports: the median of more
+is no better."""
 
 FORGOTTEN = -1
 """Number in the rows of a ledger that is gone; no ledger has it."""
@@ -56,7 +57,7 @@ ANSWER = np.dtype(
     [
         ("number", np.int64),  # of the ledger
         ("member", np.int64),  # number of the sender
-        ("level", np.float64),  # E, if this agent had spent nothing, units
+        ("level", np.float64),  # E and this agent's counter that it includes, units
         ("apart", np.float64),  # the same, minus this agent's own level at that time
         ("reported_at", np.float64),  # when the level held, monotonic seconds
     ]
@@ -79,7 +80,7 @@ class Answered(NamedTuple):
     """Medians of the answers about one ledger.
 
     Attributes:
-        level: E, if this agent had spent nothing, units.
+        level: E and this agent's own counter that it includes, units.
         reported_at: When it held, monotonic seconds.
         apart: By how much this agent's own level was lower at the time of each answer.
     """
@@ -193,17 +194,16 @@ class Bootstrap:
     """The ledgers whose level this agent does not know yet, by number.
 
     Attributes:
-        doubted_at: When this agent began to ask anew, monotonic seconds.
         questions: Limits about which to ask the API.
     """
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
         self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
-        self._told_own: deque[tuple[float, Ints, Floats]] = deque(maxlen=ANSWERS_MAX)
+        self._anew = np.empty(0, dtype=np.int64)
+        self._told_anew: deque[tuple[float, Ints, Floats]] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._told: dict[int, tuple[Mapping[AgentLife, float], float]] = {}
-        self.doubted_at = -inf
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
@@ -226,13 +226,20 @@ class Bootstrap:
         found = self._rounds.get(number)
         return None if found is None else found.opened
 
-    def start_over(self) -> dict[int, Opened]:
-        """End all rounds, because others follow; return how their ledgers began."""
+    def start_over(self, numbers: Sequence[int]) -> dict[int, Opened]:
+        """End all rounds, because those of these ledgers follow.
+
+        Returns:
+            How those began of which nobody has told the level yet.
+        """
         rounds = self._rounds.items()
         began = {n: each.opened for n, each in rounds if each.opened is not None}
+        for number, opened in began.items():
+            opened.level += self.moved_by(number)
         self.questions.clear()
         self._rounds.clear()
         self._end()
+        self._anew = np.array(numbers, dtype=np.int64)
         return began
 
     def forget(self, number: int) -> None:
@@ -240,6 +247,7 @@ class Bootstrap:
         self._rounds.pop(number, None)
         self._answers.forget(number)
         self._moves.forget(number)
+        self._anew[self._anew == number] = FORGOTTEN
         self._told.pop(number, None)
 
     def asked(self, sequence: int, numbers: Ints, admitted: Floats, now: float) -> None:
@@ -254,24 +262,38 @@ class Bootstrap:
         for number in numbers.tolist():
             if (found := self._rounds.get(number)) is not None:
                 found.sequence = min(found.sequence, sequence)
-        self._told_own.append((now, numbers, admitted))
+        if len(self._anew):
+            of, at = _same(numbers, self._anew)
+            self._told_anew.append((now, at, admitted[of]))
 
-    def known_own(self, numbers: Ints, seen: Floats, until: float) -> Floats:
-        """Return the own counters that others knew at some time, ``float64[K]``.
+    def known_own(
+        self, numbers: Ints, seen: Floats, answered_at: float, heard_until: float
+    ) -> Floats:
+        """Return the own counters that the sender of levels knew, ``float64[K]``.
+
+        Of ledgers of which this agent asks anew: its first report since then if this is
+        an answer, or the newest one that had been heard.  What it reported before may
+        be known to nobody.
 
         Args:
-            numbers: ``int64[K]`` of ledgers that others tell levels of.
-            seen: ``float64[K]`` what they are taken to know, unless this agent asks
-                anew: it may spend much before the others hear that.
-            until: When what they knew had left, monotonic seconds.
+            numbers: ``int64[K]``, each once.
+            seen: ``float64[K]`` what it is taken to know of any other ledger.
+            answered_at: When an answer left, or what a report that is none had heard.
+            heard_until: When what it had heard had left, monotonic seconds.
         """
-        rounds = self._rounds.items()
-        doubted = np.isin(numbers, [n for n, each in rounds if each.opened is None])
-        for at, told, admitted in self._told_own if doubted.any() else ():
-            if self.doubted_at <= at <= until:
-                of, here = _same(told, numbers)
-                seen = seen.copy()
-                seen[here] = np.where(doubted[here], admitted[of], seen[here])
+        if not len(self._anew):
+            return seen
+        known = np.full(len(self._anew), np.nan)
+        for at, places, admitted in self._told_anew:
+            if at <= heard_until:
+                known[places] = admitted
+            elif at <= answered_at:
+                first = np.isnan(known[places])
+                known[places[first]] = admitted[first]
+        of, here = _same(numbers, self._anew)
+        told = ~np.isnan(known[here])
+        seen = seen.copy()
+        seen[of[told]] = known[here[told]]
         return seen
 
     def echoed(self, sequence: int, ready_at: float) -> None:
@@ -295,7 +317,15 @@ class Bootstrap:
         member: int,
         reported_at: float,
     ) -> None:
-        """Keep another agent's levels, and how far this agent's own were off."""
+        """Keep another agent's levels, and how far this agent's own were off.
+
+        Args:
+            numbers: ``int64[K]`` of the ledgers.
+            levels: ``float64[K]`` E and this agent's counter that it includes, units.
+            apart: ``float64[K]`` by how much this agent's own level was lower.
+            member: Number of the sender.
+            reported_at: When the levels held, monotonic seconds.
+        """
         rows = np.empty(len(numbers), dtype=ANSWER)
         rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
         rows["member"], rows["reported_at"] = member, reported_at
@@ -402,7 +432,8 @@ class Bootstrap:
         return result
 
     def _end(self) -> None:
-        self._told_own.clear()
+        self._anew = self._anew[:0]
+        self._told_anew.clear()
         self._answers.clear()
         self._moves.clear()
 

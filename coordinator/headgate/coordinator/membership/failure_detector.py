@@ -76,7 +76,7 @@ class FailureDetector:
         self._members = members
         self._observing = observing
         self.departed: dict[str, DepartedMember] = {}
-        self._heard_at = self._hearing_since = self.deaf_since = now
+        self._heard_at = self._hearing_since = self._deaf_since = now
         self._next_at = np.inf
         self._was_alone = False, False
 
@@ -180,17 +180,17 @@ class FailureDetector:
     def hears(self, now: float) -> None:
         """Note that a report came, whoever sent it: from now on silence counts."""
         if self._gap(now):
-            self.deaf_since, self._hearing_since = self._heard_at, now
+            self._deaf_since, self._hearing_since = self._heard_at, now
         self._heard_at = now
 
-    def steady_from(self, now: float, within_s: float) -> float:
-        """Return `now`, or when a time without any report began that ended lately.
+    def unheard_from(self, now: float, within_s: float) -> float:
+        """Return since when nobody may have heard of what this agent reports.
 
-        Args:
-            now: Monotonic seconds.
-            within_s: How long ago is lately, seconds.
+        `within_s` ago, or so long before a time without any report, if that ended
+        within the last `within_s`.
         """
-        return self.deaf_since if now - self._hearing_since < within_s else now
+        lately = now - self._hearing_since < within_s
+        return (self._deaf_since if lately else now) - within_s
 
     def advance(self, now: float, agent: str) -> list[Noticed]:
         """Let time pass; call it at each tick."""

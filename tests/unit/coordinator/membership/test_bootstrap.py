@@ -21,6 +21,7 @@ from headgate.coordinator.membership.bootstrap import (
     Answered,
     Bootstrap,
     Moves,
+    Opened,
 )
 
 if TYPE_CHECKING:
@@ -394,6 +395,37 @@ def test_who_stood_still_during_an_outage_keeps_its_part_among_the_users() -> No
     world.run(3)
     assert "paused" in world.processes["a"].noticed
     assert reserve(world, "a") == reserve(world, "b") == pytest.approx(50.0)
+
+
+def test_who_asks_anew_keeps_what_others_spent_since_a_ledger_began() -> None:
+    joining = Bootstrap()
+    joining.begin(5, Opened(level=100.0, at=8.0, until=10.0))
+    spent = np.array([-30.0])
+    joining.moved(Moves(np.array([5]), spent, known_at=9.0, member=1, reported_at=9.0))
+    kept = joining.start_over([5])
+    assert kept == {5: Opened(level=70.0, at=8.0, until=10.0)}
+    assert joining.moved_by(5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answered_at", "heard_until", "known"),
+    [(0.9, 0.9, 4.0), (1.05, 0.9, 10.0), (1.2, 0.9, 10.0), (1.2, 1.15, 90.0)],
+)
+def test_an_answer_knows_the_first_report_since_the_question_or_a_later_one(
+    answered_at: float, heard_until: float, known: float
+) -> None:
+    joining, numbers, seen = Bootstrap(), np.array([9, 5]), np.array([3.0, 4.0])
+    joining.asked(1, np.array([5]), np.array([1.0]), 0.5)
+    joining.start_over([7, 5])
+    for number in (7, 5):
+        joining.begin(number, None)
+    joining.asked(2, np.array([5, 9]), np.array([10.0, 0.0]), 1.0)
+    joining.asked(3, np.array([5]), np.array([90.0]), 1.1)
+    found = joining.known_own(numbers, seen, answered_at, heard_until)
+    assert found.tolist() == [3.0, known]
+    joining.forget(5)
+    found = joining.known_own(numbers, seen, answered_at, heard_until)
+    assert found.tolist() == [3.0, 4.0]
 
 
 class Asked(World):
