@@ -13,6 +13,7 @@ from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 from headgate.coordinator.membership.bootstrap import (
     API_ANSWERS_S,
+    TOLD_S,
     Moves,
     Opened,
 )
@@ -319,7 +320,9 @@ class Lifecycle:
             change = min(change, burst - belief)
             opened.level += change
             opened.until = opened.at
-            state.bootstrap.told_of(number, others, now)
+            since = state.detector.unheard_from(now, TOLD_S)
+            since -= state.members.lease_of(None)  # a silence may have begun
+            state.bootstrap.told_of(number, others, now, since=since)
         block.level[slot] += change
         block.belief[slot] += change
         block.includes_at[slot] = held_at

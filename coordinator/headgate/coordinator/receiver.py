@@ -19,7 +19,11 @@ from headgate.coordinator.ledger.replay import (
     hear,
     seen_by,
 )
-from headgate.coordinator.membership.bootstrap import API_ANSWERS_S, Moves
+from headgate.coordinator.membership.bootstrap import (
+    API_ANSWERS_S,
+    TOLD_S,
+    Moves,
+)
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
 
@@ -339,8 +343,9 @@ class ReportReceiver:
         # Of a life that it doesn't tell of, the API heard nothing, unless it is over.
         unheard = base if report.leave else begun
         life = AgentLife(member.agent, member.incarnation)
+        since = state.detector.unheard_from(now, TOLD_S)
         for row, number in enumerate(numbers):
-            if (told := state.bootstrap.told(number, now)) is not None:
+            if (told := state.bootstrap.told(number, since)) is not None:
                 base[row] = told.get(life, unheard[row])
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]

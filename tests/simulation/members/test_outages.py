@@ -7,10 +7,12 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tests.simulation.members.members import Members, configured, family, limit
 
-from headgate.coordinator import Group, Limit
+from headgate.coordinator import Group, Limit, Restored
+from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Period
@@ -25,9 +27,12 @@ CUT_S = 6.0
 
 def started(number: int, users: tuple[int, ...]) -> Members:
     """Return agents that share another group; some have taken a unit of this one."""
-    group = Group(id=1, name="g", limits=(limit(RATE, BURST),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(group, other), number)
+    groups = [
+        Group(id=n, name=name, limits=(limit(RATE, BURST),))
+        for n, name in enumerate(("g", "h", "i"), 1)
+    ]
+    other = Group(id=4, name="other", limits=(limit(10.0),))
+    members = Members(configured(*groups, other), number)
     for n in range(number):
         members.ask(n, "other")
     for n in users:
@@ -207,6 +212,39 @@ def test_who_is_far_from_the_bus_charges_what_it_spent_without_it_once(
     bucket.take(members.now, 0.0)
     near = 5.0 + 2.0 * per_s * (0.1 + 2.0 * far_s)
     assert levels(members, (0, 1, 2)) == pytest.approx(3 * [bucket.level], abs=near)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_others_spend_after_the_api_told_a_level_without_the_bus_is_charged(
+    number: int,
+) -> None:
+    """The API has heard nothing since, either, but says what its level includes."""
+    users = tuple(range(1, number))
+    members, bucket = started(number, users), Bucket()
+    bucket.take(0.0, float(len(users)))
+    lose_bus(members, 8.0)
+    heard = {AgentLife(f"agent-{n}", 1): 1.0 for n in users}
+    # Of others that it begins to use later, the API tells the levels, too.
+    for group_id, name, at in ((1, "g", 0.5), (2, "h", 2.0), (3, "i", 6.9)):
+        members.run(CUT_S + at)
+        assert members.ask(0, name)
+        members.run(CUT_S + at + 0.1)
+        told = Restored(
+            "requests",
+            np.array([group_id]),
+            np.array([BURST]),
+            counted=np.array([0.0]),
+            others=[heard],
+        )
+        members.step(members.all[0], told)
+    bucket.take(CUT_S + 0.5, 1.0)
+    members.run(CUT_S + 7.5)
+    assert members.ask(1, "g", 90.0)
+    bucket.take(members.now, 90.0)
+    members.run(CUT_S + 9.0)
+    bucket.take(members.now, 0.0)
+    found = levels(members, tuple(range(number)))
+    assert found == pytest.approx(number * [bucket.level], abs=RATE * 8.0 + 5.0)
 
 
 @pytest.mark.parametrize("away_s", [5.0, 40.0])

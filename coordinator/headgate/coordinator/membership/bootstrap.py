@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Key
 
 ANSWERS_MAX = 256
-"""Most answers kept for one round, most moves, and most own reports: the median of more
-is no better."""
+"""Most answers kept for one round, and most moves: the median of more is no better."""
+
+OWN_MAX = 32
+"""Most own reports kept since this agent asked anew; a round of answers is shorter."""
 
 FORGOTTEN = -1
 """Number in the rows of a ledger that is gone; no ledger has it."""
@@ -44,7 +46,8 @@ OLDER_S = 1.0
 that stood still finds reports from before it asked."""
 
 TOLD_S = 1.0
-"""Seconds after the API's answer in which a first report may come that left before."""
+"""Seconds after the API's answer, or after a silence in which it came, in which a first
+report may come that left before."""
 
 API_ANSWERS_S = 2.0
 """How long to wait for the API's word on a limit whose level is not known."""
@@ -201,7 +204,7 @@ class Bootstrap:
         self._rounds: dict[int, Round] = {}
         self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
         self._anew = np.empty(0, dtype=np.int64)
-        self._told_anew: deque[tuple[float, Ints, Floats]] = deque(maxlen=ANSWERS_MAX)
+        self._told_anew: deque[tuple[float, Ints, Floats]] = deque(maxlen=OWN_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._told: dict[int, tuple[Mapping[AgentLife, float], float]] = {}
         self.questions: set[Key] = set()
@@ -363,19 +366,31 @@ class Bootstrap:
         return float(sum(moves["by"][known].tolist()))
 
     def told_of(
-        self, number: int, others: Mapping[AgentLife, float] | None, now: float
+        self,
+        number: int,
+        others: Mapping[AgentLife, float] | None,
+        now: float,
+        *,
+        since: float,
     ) -> None:
-        """Keep for `TOLD_S` what of others' counters the level of a ledger includes."""
+        """Keep what of others' counters the level of a ledger includes.
+
+        Args:
+            number: Of the ledger.
+            others: For each life, units; None if that is not known.
+            now: Monotonic seconds.
+            since: What was told before that may be forgotten, monotonic seconds.
+        """
         self._told.pop(number, None)
         if others is not None:
-            self._told[number] = others, now + TOLD_S
-        while self._told and next(iter(self._told.values()))[1] <= now:
+            self._told[number] = others, now
+        while self._told and next(iter(self._told.values()))[1] <= since:
             del self._told[next(iter(self._told))]  # the oldest is the first
 
-    def told(self, number: int, now: float) -> Mapping[AgentLife, float] | None:
-        """Return what was told of a ledger lately; None if nothing was."""
-        others, until = self._told.get(number, (None, now))
-        return others if until > now else None
+    def told(self, number: int, since: float) -> Mapping[AgentLife, float] | None:
+        """Return what was told of a ledger since some time; None if nothing was."""
+        others, at = self._told.get(number, (None, since))
+        return others if at > since else None
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.

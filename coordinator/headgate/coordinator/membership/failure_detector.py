@@ -186,9 +186,11 @@ class FailureDetector:
     def unheard_from(self, now: float, within_s: float) -> float:
         """Return since when nobody may have heard of what this agent reports.
 
-        `within_s` ago, or so long before a time without any report, if that ended
-        within the last `within_s`.
+        `within_s` ago, or so long before a time without any report, if that goes on or
+        ended within the last `within_s`.
         """
+        if self._gap(now):
+            return self._heard_at - within_s
         lately = now - self._hearing_since < within_s
         return (self._deaf_since if lately else now) - within_s
 
