@@ -70,7 +70,7 @@ class Bucket:
         self.at = at
 
 
-@pytest.mark.parametrize("away_s", [2.0, 4.0, 8.0, 40.0])
+@pytest.mark.parametrize("away_s", [4.0, 40.0])
 @pytest.mark.parametrize("number", [2, 3])
 @pytest.mark.parametrize("large", [0.0, 200.0])
 @pytest.mark.parametrize("per_s", [0.0, 1.0])
@@ -100,8 +100,8 @@ def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
 
 
 @pytest.mark.parametrize("users", [(), (2,)])
-@pytest.mark.parametrize("large", [30.0, 250.0, 300.0])
-@pytest.mark.parametrize("away_s", [5.0, 12.0, 40.0])
+@pytest.mark.parametrize("large", [30.0, 250.0])
+@pytest.mark.parametrize("away_s", [5.0, 40.0])
 def test_who_begins_during_an_outage_learns_the_level_and_is_charged(
     users: tuple[int, ...], large: float, away_s: float
 ) -> None:
