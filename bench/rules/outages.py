@@ -58,11 +58,11 @@ class Run:
         for n in range(number):
             self.members.ask(n, "other")
 
-    def play(self) -> float:
-        """Return the farthest of the levels, in bursts, beyond what is explained.
+    def play(self) -> tuple[float, float]:
+        """Return how far the farthest of the levels is off, in bursts.
 
-        Above 0 if it is too high.  What an agent that left had admitted without the bus
-        nobody can know.
+        Above 0 if it is too high: as such, and beyond what flowed in while agents heard
+        nothing.  What an agent that left had admitted without the bus nobody can know.
         """
         members, chance = self.members, self.chance
         number = len(members.all)
@@ -83,7 +83,9 @@ class Run:
         members.run(FROM_S)
         self._silence(number)
         members.run(max(FROM_S + self.silent_s + BACK_S, LARGE_UNTIL_S) + 1.5)
-        return max(map(self._unexplained, range(number)), key=abs)
+        offs = [self._off(n) for n in range(number)]
+        as_such, unexplained = zip(*offs, strict=True)
+        return max(as_such, key=abs), max(unexplained, key=abs)
 
     def _silence(self, number: int) -> None:
         chance, until_s = self.chance, FROM_S + self.silent_s
@@ -107,7 +109,7 @@ class Run:
         next_s = self.members.now + self.chance.expovariate(per_s)
         self.members.at(next_s, partial(self._go_on, member, per_s))
 
-    def _unexplained(self, member: int) -> float:
+    def _off(self, member: int) -> tuple[float, float]:
         level, at, unheard, members = self.burst, 0.0, 0.0, self.members
         for when, units, by in self.admitted:
             level = min(self.burst, level + self.rate * (when - at)) - units
@@ -116,26 +118,35 @@ class Run:
         level = min(self.burst, level + self.rate * (members.now - at))
         one = members.all[member]
         if one.gone:
-            return 0.0
+            return 0.0, 0.0
         try:
             found = one.coordinator.explain(1, "requests", members.now).level
         except KeyError:  # it never used the group
-            return 0.0
+            return 0.0, 0.0
         flowed = self.rate * (self.silent_s + BACK_S) + 3.0 * self.cost
-        least, most = level - flowed, level + flowed + unheard
-        return (min(found - least, 0.0) + max(found - most, 0.0)) / self.burst
+        as_such = min(found - level, 0.0) + max(found - level - unheard, 0.0)
+        unexplained = min(as_such + flowed, 0.0) + max(as_such - flowed, 0.0)
+        return as_such / self.burst, unexplained / self.burst
 
 
 def main() -> None:
     """Print how many levels are far off, and the worst ones, for each kind."""
-    off: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    off: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     for seed in range(RUNS):
         run = Run(seed)
         off[run.kind].append(run.play())
     for kind, found in off.items():
-        low, high = sum(x < -FAR for x in found), sum(x > FAR for x in found)
-        worst = f"{min(0.0, *found):.2f} and +{max(0.0, *found):.2f} bursts at worst"
-        print(f"{kind}: of {len(found)} too low {low}, too high {high}; {worst}")
+        as_such, unexplained = zip(*found, strict=True)
+        low = sum(each < -FAR for each in unexplained)
+        high = sum(each > FAR for each in unexplained)
+        print(
+            f"{kind}: of {len(found)} too low {low}, too high {high}; at worst by "
+            f"{_worst(unexplained)} bursts, with what flowed in {_worst(as_such)}"
+        )
+
+
+def _worst(off: tuple[float, ...]) -> str:
+    return f"{min(0.0, *off):.2f} and +{max(0.0, *off):.2f}"
 
 
 if __name__ == "__main__":

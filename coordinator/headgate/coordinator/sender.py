@@ -26,7 +26,8 @@ STARVED_S = 0.25
 
 NEW_KEYFRAMES = 1.5
 """A ledger counts as new, and its age is reported, until this many times the interval
-of reports of all rows have passed: nobody can then have missed it for want of one."""
+of reports of all rows have passed, without counting a time in which nobody was heard:
+nobody can then have missed it for want of one."""
 
 LEAST_AGE_S = 1e-6
 """Age of a ledger that was opened just now; 0 would mean that it is an old one."""

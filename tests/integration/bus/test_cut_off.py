@@ -7,6 +7,7 @@ API tells at once who came.
 from __future__ import annotations
 
 import gc
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.integration.bus.rigs import PATIENCE_S, ZeroMQRig, until
+from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, ZeroMQRig, until
 from tests.integration.bus.test_kafka_rights import settings_of
 from tools.kafka_broker import PASSWORDS
 
@@ -65,13 +66,20 @@ def stack() -> Iterator[ExitStack]:
     gc.collect()
 
 
-def served(stack: ExitStack, folder: Path, bus: BusSettings) -> str:
+def served(
+    stack: ExitStack,
+    folder: Path,
+    bus: BusSettings,
+    *,
+    rate: float = QUOTA,
+    burst: float = QUOTA,
+) -> str:
     """Start a real API with one group and its quota; return its URL."""
     settings = ServerSettings(
         database=str(folder / "headgate.db"), port=0, bus=bus, report_interval_s=T_S
     )
     url = stack.enter_context(running(settings)).api
-    limit = {"dimension": "requests", "rate": QUOTA, "burst": QUOTA}
+    limit = {"dimension": "requests", "rate": rate, "burst": burst}
     with httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S) as rest:
         rest.put("/groups/gold", json={"limits": [limit]}).raise_for_status()
         rest.put("/tenants/acme").raise_for_status()
@@ -128,6 +136,12 @@ def keeps_to_its_part(agent: Agent) -> bool:
     """Return whether an agent is cut off and spends no more than half of the quota."""
     why = explained(agent)
     return why is not None and why.cut_off and why.ceiling <= why.reserve == QUOTA / 2
+
+
+def is_cut_off(agent: Agent) -> bool:
+    """Return whether an agent doesn't hear its own reports."""
+    why = explained(agent)
+    return why is not None and why.cut_off
 
 
 def keeps_half(agent: Agent) -> bool:
@@ -201,3 +215,49 @@ def test_when_the_bus_is_away_nobody_is_presumed_dead(
     until(lambda: all(map(keeps_to_its_part, both)), "both to keep to their parts")
     rig.up()
     meet(*both)
+
+
+@pytest.mark.parametrize("large", [1.0, 6_000.0])
+@pytest.mark.parametrize("kind", ["zeromq", "kafka"])
+def test_a_bus_that_was_away_takes_nothing_of_a_minutes_burst(
+    kind: str,
+    large: float,
+    stack: ExitStack,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """All ask for the level then; one began meanwhile, and asked the API."""
+    rate, burst = 200.0, 12_000.0
+    rig = (
+        KafkaRig(request.getfixturevalue("broker")) if kind == "kafka" else ZeroMQRig()
+    )
+    stack.callback(rig.close)
+    url = served(stack, tmp_path, rig.settings, rate=rate, burst=burst)
+    agents = [joined(url, name, tmp_path) for name in ("a", "b")]
+    for agent in agents:
+        stack.callback(agent.close)
+    meet(*agents)
+    first, second = (agent.limiter(tenant="acme") for agent in agents)
+    until(lambda: bool(first.try_acquire(requests=6_000)), "its turn")
+    charged_at, left = time.monotonic(), burst - 6_003.0
+
+    def level() -> float:
+        return min(burst, left + rate * (time.monotonic() - charged_at))
+
+    def all_know(near: float) -> bool:
+        shown = [explained(agent) for agent in agents]
+        return all(each and abs(each.level - level()) < near for each in shown)
+
+    until(lambda: all_know(0.5 * rate), "both to know of it")
+    rig.down()
+    until(lambda: all(map(is_cut_off, agents)), "the outage")
+    assert second.try_acquire(requests=large)
+    left -= large
+    late = joined(url, "c", tmp_path)
+    stack.callback(late.close)
+    agents.append(late)
+    rig.up()
+    meet(*agents)
+    until(lambda: all_know(rate), "all to know the level")
+    time.sleep(1.0)
+    assert all_know(rate)

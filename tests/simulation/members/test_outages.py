@@ -51,6 +51,18 @@ def lose_bus(members: Members, away_s: float) -> None:
     members.at(CUT_S + away_s, partial(cut, lost=False))
 
 
+def spend_around_an_outage(members: Members, group: str, away_s: float) -> None:
+    """Let three agents take 3 units, one 200 before an outage, and one 50 during it."""
+    for n in range(3):
+        assert members.ask(n, group)
+    members.run(3.0)
+    assert members.ask(0, group, 200.0)
+    lose_bus(members, away_s)
+    members.run(CUT_S + 2.0)
+    assert members.ask(1, group, 50.0)
+    members.run(CUT_S + away_s + 1.0)
+
+
 def levels(members: Members, of: tuple[int, ...]) -> list[float]:
     """Return the level of the group as each of some agents believes now."""
     return [
@@ -77,7 +89,7 @@ class Bucket:
 def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
     number: int, large: float, per_s: float, away_s: float
 ) -> None:
-    """Each had asked the others for the level, and nobody told one: all began anew."""
+    """All asked for the level, nobody told one, and they went on at the margin."""
     users = tuple(range(number))
     members, bucket = started(number, users), Bucket()
     bucket.take(0.0, float(number))
@@ -97,6 +109,44 @@ def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
     bucket.take(members.now, 0.0)
     # What flows in while a bucket is full may be counted a little differently.
     assert levels(members, users) == pytest.approx(number * [bucket.level], abs=12.0)
+
+
+@pytest.mark.parametrize(
+    ("number", "large"),
+    [
+        (1, 6_000.0),
+        (3, 6_000.0),
+        (16, 3_000.0),
+        pytest.param(50, 3_000.0, marks=pytest.mark.thorough),
+    ],
+)
+def test_an_outage_takes_nothing_of_a_minutes_burst_of_any_number_of_agents(
+    number: int, large: float
+) -> None:
+    """One of them has taken much at once; all ask often, throughout."""
+    rate, burst, left = 100.0, 6_000.0, 6_000.0
+    group = Group(id=1, name="g", limits=(limit(rate, burst),))
+    members, last_s = Members(configured(group), number), 0.0
+
+    def ask(n: int, units: float) -> None:
+        nonlocal left, last_s
+        if members.ask(n, "g", units):
+            left = min(burst, left + rate * (members.now - last_s)) - units
+            last_s = members.now
+
+    def go_on(n: int, chance: Random) -> None:
+        ask(n, 1.0)
+        members.at(members.now + chance.expovariate(1.0), partial(go_on, n, chance))
+
+    for n in range(number):
+        members.at(0.01 * n, partial(go_on, n, Random(n)))
+    members.at(4.0, partial(ask, 0, large))
+    lose_bus(members, 5.0)
+    members.run(CUT_S + 6.0)
+    level = left + rate * (members.now - last_s)
+    assert level < burst - large + 1_500.0
+    found = levels(members, tuple(range(number)))
+    assert found == pytest.approx(number * [level], abs=25.0)
 
 
 @pytest.mark.parametrize("users", [(), (2,)])
@@ -263,14 +313,7 @@ def test_an_outage_takes_nothing_of_a_calendar_quota(
     )
     group = Group(id=1, name="g", limits=(quota,))
     members = Members(configured(group), 3)
-    for n in range(3):
-        assert members.ask(n, "g")
-    members.run(3.0)
-    assert members.ask(0, "g", 200.0)
-    lose_bus(members, away_s)
-    members.run(CUT_S + 2.0)
-    assert members.ask(1, "g", 50.0)
-    members.run(CUT_S + away_s + 1.0)
+    spend_around_an_outage(members, "g", away_s)
     assert levels(members, (0, 1, 2)) == pytest.approx(3 * [747.0], abs=1.0)
 
 
@@ -281,14 +324,7 @@ def test_an_outage_takes_nothing_of_groups_inside_each_other(away_s: float) -> N
     groups = [replace(parent, limits=limits)]
     groups += [replace(group, limits=limits) for group in inside]
     members = Members(configured(*groups), 3)
-    for n in range(3):
-        assert members.ask(n, "c0")
-    members.run(3.0)
-    assert members.ask(0, "c0", 200.0)
-    lose_bus(members, away_s)
-    members.run(CUT_S + 2.0)
-    assert members.ask(1, "c0", 50.0)
-    members.run(CUT_S + away_s + 1.0)
+    spend_around_an_outage(members, "c0", away_s)
     left = BURST - 250.0 + RATE * (members.now - 3.0)
     for group_id in (1, 2):
         found = [
