@@ -1,4 +1,4 @@
-"""Counts events, and logs each kind of event once."""
+"""Counts events, and logs each kind of event once; a change of state, each time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_KINDS_SAID = 1_000
 
 
 class OnceLog:
-    """Counters of an agent's thread, and a log that repeats nothing.
+    """Counters of an agent's thread, and a log that doesn't repeat itself.
 
     Attributes:
         counters: Number of events, by name.
@@ -22,16 +22,19 @@ class OnceLog:
         self.counters: Counter[str] = Counter()
         self._said: set[str] = set()
 
-    def note(self, kind: str, sentence: str, *, about: str = "") -> None:
+    def note(
+        self, kind: str, sentence: str, *, about: str = "", each_time: bool = False
+    ) -> None:
         """Count `kind`; log the sentence the first time it concerns this agent.
 
         Args:
             kind: Name of the counter.
             sentence: The message to log.
             about: The agent it concerns; each is logged once.
+            each_time: Log it whenever it happens, because it begins or ends a state.
         """
         self.counters[kind] += 1
-        if self._first(f"{kind} {about}"):
+        if each_time or self._first(f"{kind} {about}"):
             log.warning("%s: %s", f"{kind} {about}".rstrip(), sentence)
 
     def fault(self, kind: str, error: Exception) -> None:

@@ -173,6 +173,7 @@ class Runtime:
         self._bus: ReportBus | None = None
         self._bus_settings: BusSettings | None = None
         self._reopen_at: float | None = None
+        self._lacks_bus = False
         self._arrived: Snapshot | None = None
         self._levels_due = False
         self._vouched: deque[Word] = deque(maxlen=MAX_VOUCHED)
@@ -516,7 +517,12 @@ class Runtime:
                 )
                 self._agent = effect.agent
             case Noticed():
-                self._log.note(effect.kind, effect.detail, about=effect.agent)
+                self._log.note(
+                    effect.kind,
+                    effect.detail,
+                    about=effect.agent,
+                    each_time=effect.each_time,
+                )
 
     def _wanted_bus(self, snapshot: Snapshot) -> BusSettings | None:
         """Return the bus of a snapshot, with the options of this process."""
@@ -538,9 +544,15 @@ class Runtime:
             self._reopen_at = None
             if self._on_bus is not None:
                 self._on_bus()
+            if self._lacks_bus:
+                sentence = "there is a bus now, so this agent hears the others"
+                self._log.note("bus_available", sentence, each_time=True)
+            self._lacks_bus = False
         except BusUnavailable as error:
             sentence = f"no bus, so this agent does not hear the others: {error}"
-            self._log.note("bus_unavailable", sentence)
+            new = not self._lacks_bus
+            self._log.note("bus_unavailable", sentence, each_time=new)
+            self._lacks_bus = True
 
     def _await_bus(self) -> None:
         """Let a bus that was opened just now take what this agent said."""

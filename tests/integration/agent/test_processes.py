@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -297,6 +298,27 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
         "no bus, so this agent does not hear the others: zeromq: nonsense"
         in caplog.text
     )
+
+
+def test_each_time_that_there_is_no_bus_is_said_and_so_is_each_that_there_is_one(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Runtime(FaultyEnforcement(), RuntimeOptions(agent="a"))
+    wrong = replace(cluster.bus, publish=("nonsense",))
+    runtime.start()
+
+    def follow(bus: BusSettings, kind: str) -> None:
+        before = runtime.counters[kind]
+        runtime.follow(replace(snapshot(None), bus=bus))
+        until(lambda: runtime.counters[kind] > before, kind)
+
+    for _ in range(2):
+        follow(wrong, "bus_unavailable")
+        follow(cluster.bus, "bus_available")
+    runtime.close()  # its thread has ended, and said all
+    said = [record.getMessage().partition(":")[0] for record in caplog.records]
+    kinds = [kind for kind in said if kind.startswith("bus_")]
+    assert kinds == 2 * ["bus_unavailable", "bus_available"]
 
 
 WITHOUT_FILES = """

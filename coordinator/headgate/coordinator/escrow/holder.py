@@ -93,6 +93,12 @@ NOTICE_INTERVALS = 10.0
 """Heartbeats of waiting for an agent after which a notice is due: by then it should
 have sent a keyframe."""
 
+STOPPED = (
+    "strict_stopped",
+    "strict groups admit nothing here: neither bus nor API can be reached",
+)
+GOES_ON = "strict_goes_on", "strict groups admit requests here again"
+
 
 @dataclass(slots=True, eq=False)
 class Held:
@@ -467,7 +473,7 @@ class Strict:
         return held.escrow.view.knows(agent)
 
     def notices(self, now: float) -> list[Noticed]:
-        """Return, once, that this life stopped, and which agents delay agreement."""
+        """Return, once: it stopped or goes on, and which agents delay agreement."""
         since = now - NOTICE_INTERVALS * self._interval_s
         waiting = [
             held.escrow
@@ -486,11 +492,9 @@ class Strict:
             )
             for life in sorted(news)
         ]
-        if self.stopped and not self._stop_told:
-            detail = (
-                "strict groups admit nothing here: neither bus nor API can be reached"
-            )
-            notices.append(Noticed("strict_stopped", detail))
+        if self.stopped != self._stop_told:
+            said = STOPPED if self.stopped else GOES_ON
+            notices.append(Noticed(*said, each_time=True))
         self._stop_told = self.stopped
         return notices
 

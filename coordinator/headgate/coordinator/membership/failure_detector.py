@@ -36,6 +36,9 @@ GONE_PART = 0.5
 silent for this long.  Its last reports can still arrive, and a broken connection to the
 API alone ends nobody."""
 
+CUT_OFF = "cut_off", "this agent does not hear its own reports"
+HEARD_AGAIN = "heard_again", "this agent hears its own reports again"
+
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
@@ -203,10 +206,9 @@ class FailureDetector:
             # Full buckets rest until someone asks, but their terms are others now.
             for block in self._table.blocks:
                 block.dirty |= block.number >= 0
-            if cut_off and not self._was_alone[0]:
-                noticed.append(
-                    Noticed("cut_off", "this agent does not hear its own reports")
-                )
+            if cut_off != self._was_alone[0]:
+                said = CUT_OFF if cut_off else HEARD_AGAIN
+                noticed.append(Noticed(*said, each_time=True))
             self._was_alone = alone
         if now < self._next_at:
             return noticed

@@ -342,11 +342,13 @@ class Noticed:
         kind: Name of the counter, such as ``report_from_the_future``.
         detail: A sentence for the log.
         agent: Whom it is about, or empty.
+        each_time: It begins or ends a state, so it is to be logged each time.
     """
 
     kind: str
     detail: str
     agent: str = ""
+    each_time: bool = False
 
 
 Effect = Publish | SetCeilings | SetSlots | Claim | WakeAt | Renamed | Noticed

@@ -555,7 +555,13 @@ def test_one_that_can_reach_nobody_stops_in_time() -> None:
     api_is_away(world, "c")
     world.run(left_at_s + 1.5 - world.now)  # half a lease: others may think it gone
     assert owned(world)["c"] == 0.0
-    assert "strict_stopped" in world.processes["c"].noticed
+    noticed = world.processes["c"].noticed
+    assert noticed.count("strict_stopped") == 1
+    world.apart.clear()
+    api_is_away(world, "c", away=False)
+    world.run(5.0)
+    assert owned(world)["c"] > 0.0
+    assert noticed.count("strict_goes_on") == noticed.count("strict_stopped") == 1
 
 
 class LateForOne(World):

@@ -37,6 +37,21 @@ def test_a_full_bucket_at_rest_is_its_own_once_its_agent_is_cut_off() -> None:
     assert not world.processes["a"].ceilings[1].ceilings.shared[0]
 
 
+def test_each_outage_is_noticed_and_so_is_its_end() -> None:
+    world = World()
+    for name in "ab":
+        world.start(name)
+    world.run(3)
+    noticed = world.processes["a"].noticed
+    for outage in (1, 2):
+        world.apart.append({"a"})
+        world.run(8)
+        assert noticed.count("cut_off") == outage
+        world.apart.clear()
+        world.run(8)
+        assert noticed.count("heard_again") == noticed.count("cut_off") == outage
+
+
 @pytest.mark.parametrize(("loss", "missed"), [(0.0, 1), (0.2, 2), (0.5, 5)])
 def test_reports_that_do_not_come_back_are_missed_once_chance_is_unlikely(
     loss: float, missed: int
