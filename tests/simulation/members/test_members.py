@@ -149,7 +149,7 @@ def test_an_older_version_beside_this_one_gets_its_part() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("per_s", [150.0, 500.0])
+@pytest.mark.parametrize("per_s", [*thorough(150.0), 500.0])
 def test_own_callers_of_a_group_weigh_1_together_whatever_their_agents_use(
     uses: list[str], weights: tuple[float, float], due: dict[str, float], per_s: float
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 from tests.simulation.members.members import Members, configured, family, limit
 
 from headgate.coordinator import Group, Limit, Restored
@@ -83,7 +84,7 @@ class Bucket:
 
 
 @pytest.mark.parametrize("away_s", [4.0, 40.0])
-@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("number", [*thorough(2), 3])
 @pytest.mark.parametrize("large", [0.0, 200.0])
 @pytest.mark.parametrize("per_s", [0.0, 1.0])
 def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
@@ -117,7 +118,7 @@ def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
         (1, 6_000.0),
         (3, 6_000.0),
         (16, 3_000.0),
-        pytest.param(50, 3_000.0, marks=pytest.mark.thorough),
+        *thorough((50, 3_000.0)),
     ],
 )
 def test_an_outage_takes_nothing_of_a_minutes_burst_of_any_number_of_agents(

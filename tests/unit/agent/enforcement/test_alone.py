@@ -6,6 +6,7 @@ from math import floor, inf
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.agent.enforcement.bucket_registry import Registry
 from headgate.agent.enforcement.sampling import Columns
@@ -96,7 +97,7 @@ class Alone:
 
 @pytest.mark.long
 @pytest.mark.parametrize("may_owe", [True, False])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *thorough(*range(6, 12))])
 def test_an_agent_alone_decides_as_one_central_bucket(seed: int, may_owe: bool) -> None:
     random = np.random.default_rng([seed, may_owe])
     rate = float(10 ** random.uniform(-1, 3))

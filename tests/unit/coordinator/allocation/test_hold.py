@@ -23,6 +23,7 @@ def test_a_rested_bucket_is_not_held_as_a_rate(rate: float, demand: float) -> No
     assert min(reserves) >= 0.4 * min(rate, 2.0 * demand)
 
 
+@pytest.mark.long
 def test_of_agents_cut_off_one_after_another_each_holds_what_it_had() -> None:
     world = World()
     world.group(1, rate=1000.0, burst=1000.0, isolation="hold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -163,7 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
 LedgerMachine.TestCase.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None
 )
-TestLedger = LedgerMachine.TestCase
+TestLedger = pytest.mark.long(LedgerMachine.TestCase)
 
 
 def test_what_was_expected_of_agents_is_not_charged_twice_when_a_limit_closes() -> None:

@@ -6,9 +6,12 @@ from math import inf
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored, Settings
+
+pytestmark = pytest.mark.long
 
 BURST, SPENT = 100.0, 400.0
 
@@ -41,8 +44,8 @@ def level(world: World, name: str) -> float:
     return process.coordinator.explain(1, DIMENSION, world.now).level
 
 
-@pytest.mark.parametrize("delay_s", [0.005, 0.05, 0.3, 0.5])
-@pytest.mark.parametrize("gap_s", [0.025, 0.3, 1.2, 3.0])
+@pytest.mark.parametrize("delay_s", [0.005, *thorough(0.05, 0.3), 0.5])
+@pytest.mark.parametrize("gap_s", [0.025, *thorough(0.3, 1.2), 3.0])
 def test_on_any_bus_by_who_begins_before_or_after(delay_s: float, gap_s: float) -> None:
     world = world_of("a", "b")
     world.delay_s = delay_s
@@ -57,11 +60,9 @@ def test_on_any_bus_by_who_begins_before_or_after(delay_s: float, gap_s: float) 
 
 
 @pytest.mark.parametrize("delay_s", [0.003, 0.06])
-@pytest.mark.parametrize("gap_s", [0.1, 0.15, 0.25])
+@pytest.mark.parametrize("gap_s", [0.1, *thorough(0.15), 0.25])
 @pytest.mark.parametrize("cost", [1.0, 1.1 * SPENT])
-@pytest.mark.parametrize(
-    "others", ["bc", pytest.param("bcdefghi", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("others", ["bc", "bcdefghi"])
 def test_of_several_that_begin_one_after_another(
     others: str, cost: float, gap_s: float, delay_s: float
 ) -> None:
@@ -137,7 +138,6 @@ def test_where_the_api_tells_another_level_between_answer_and_end() -> None:
     assert level(world, "b") == pytest.approx(level(world, "a"), abs=2.0)
 
 
-@pytest.mark.long
 def test_beside_many_that_answer_somebody_else_just_then() -> None:
     users = [f"u{n}" for n in range(20)]
     world = world_of(*users, "b", "z")
@@ -156,8 +156,8 @@ def test_beside_many_that_answer_somebody_else_just_then() -> None:
         assert level(world, name) == pytest.approx(left, abs=12.0)
 
 
-@pytest.mark.parametrize("later_s", [0.05, 0.075, 0.1, 0.15])
-@pytest.mark.parametrize("gap_s", [0.15, 0.2, 0.25])
+@pytest.mark.parametrize("later_s", [0.05, *thorough(0.075, 0.1), 0.15])
+@pytest.mark.parametrize("gap_s", [0.15, *thorough(0.2), 0.25])
 def test_of_a_request_after_the_first_one(gap_s: float, later_s: float) -> None:
     world = world_of("a", "b", "c", "d", "e")
     begin(world, "a", 1.0)
