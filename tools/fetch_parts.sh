@@ -41,7 +41,7 @@ fetch "Spark's connector for S3" "$(has 'from tests.pipeline.rigs.s3 import JARS
     "$bin/python" -m tests.pipeline.rigs.s3
 fetch "axe-core" "$(has 'from tools.npm_parts import AXE' 'AXE.path.exists()')" \
     "$bin/python" -m tools.npm_parts
-fetch "Helm, compiled from source" "$(has 'from tools.helm import HELM' 'HELM.exists()')" \
+fetch "Helm, compiled from source," "$(has 'from tools.helm import HELM' 'HELM.exists()')" \
     "$bin/python" -m tools.helm
 fetch "the schema of Spark's operator" "GOPROXY=off $bin/python -m tools.spark_operator" \
     "$bin/python" -m tools.spark_operator

