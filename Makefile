@@ -43,7 +43,7 @@ DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
 .PHONY: help demo docs test check format lint types mypy pyright layers unit simulated sampled \
-  real parts services pipeline alone again compiled accuracy regimes soak bench peers clean
+  real parts programs services pipeline alone again compiled accuracy regimes soak bench peers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -63,7 +63,7 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
 test: ## run everything, with real services
-	@$(MAKE) --no-print-directory --output-sync=line -j3 check types docs parts
+	@$(MAKE) --no-print-directory --output-sync=line -j3 programs check types docs parts
 	@echo "headgate: running services and Spark side by side, then the simulation; each prints its tests when it ends"
 	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=sampled again
 
@@ -102,9 +102,12 @@ real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes
 	@echo "headgate: running services and Spark side by side; each prints its tests when it ends"
 	@$(SIDE_BY_SIDE) -j2 AGAIN=yes again
 
-parts: $(READY)
-	@sh tools/require.sh java maven postgresql redis nginx browser go
+parts: programs $(READY)
 	@sh tools/fetch_parts.sh $(BIN)
+
+# First, and beside pip, which uses one core.
+programs:
+	@sh tools/require.sh java maven postgresql redis nginx browser go
 
 services: $(READY)
 	@$(LANE) -n $(LANES) --dist loadfile -m "not alone" $(REAL) $(FORGIVEN)

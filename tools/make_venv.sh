@@ -20,7 +20,9 @@ if [ ! -x "$VENV/bin/python" ] && ! "$PYTHON" -m venv "$VENV" 2>/dev/null; then
     rm -rf "$VENV"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         say "installing python3-venv"
-        apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null
+        # `require.sh` may install packages at the same time.
+        flock /var/lib/apt sh -c \
+            'apt-get update -qq && apt-get install -y -qq python3-venv' >/dev/null
         "$PYTHON" -m venv "$VENV"
     else
         say "$PYTHON can't make virtual environments; run: sudo apt-get install python3-venv"

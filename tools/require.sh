@@ -56,6 +56,11 @@ java_package() {
     fi
 }
 
+# `make_venv.sh` may run beside this, and installs packages in the same way.
+apt_get() {
+    DEBIAN_FRONTEND=noninteractive flock /var/lib/apt apt-get -o Acquire::Retries=5 "$@"
+}
+
 # Prints the packages of the named programs that are missing.
 missing() {
     for program in "$@"; do
@@ -67,12 +72,11 @@ packages=$(missing "$@")
 [ -n "$packages" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    apt-get -o Acquire::Retries=5 update -qq
+    apt_get update -qq
     packages=$(missing "$@" | tr '\n' ' ') # Debian's package names are known only now
     say "installing $packages"
     # shellcheck disable=SC2086  # several packages on purpose
-    DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends \
-        $packages >/dev/null
+    apt_get install -y -qq --no-install-recommends $packages >/dev/null
     packages=$(missing "$@" | tr '\n' ' ')
     [ -n "$packages" ] || exit 0
 fi
