@@ -522,6 +522,7 @@ class Runtime:
                     effect.detail,
                     about=effect.agent,
                     each_time=effect.each_time,
+                    ends=effect.ends,
                 )
 
     def _wanted_bus(self, snapshot: Snapshot) -> BusSettings | None:
@@ -546,7 +547,7 @@ class Runtime:
                 self._on_bus()
             if self._lacks_bus:
                 sentence = "there is a bus now, so this agent hears the others"
-                self._log.note("bus_available", sentence, each_time=True)
+                self._log.note("bus_available", sentence, ends="bus_unavailable")
             self._lacks_bus = False
         except BusUnavailable as error:
             sentence = f"no bus, so this agent does not hear the others: {error}"

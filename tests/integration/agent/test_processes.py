@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tests.integration.agent.rigs import snapshot, until
 
+from headgate.agent import once_log
 from headgate.agent.bus.port import BusSettings
 from headgate.agent.follow.snapshot import Snapshot
 from headgate.agent.runtime import Runtime, RuntimeOptions
@@ -301,8 +302,9 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
 
 
 def test_each_time_that_there_is_no_bus_is_said_and_so_is_each_that_there_is_one(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(once_log, "QUIET_S", 0.0)
     runtime = Runtime(FaultyEnforcement(), RuntimeOptions(agent="a"))
     wrong = replace(cluster.bus, publish=("nonsense",))
     runtime.start()

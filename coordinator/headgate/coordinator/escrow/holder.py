@@ -93,11 +93,14 @@ NOTICE_INTERVALS = 10.0
 """Heartbeats of waiting for an agent after which a notice is due: by then it should
 have sent a keyframe."""
 
-STOPPED = (
+STOPPED = Noticed(
     "strict_stopped",
     "strict groups admit nothing here: neither bus nor API can be reached",
+    each_time=True,
 )
-GOES_ON = "strict_goes_on", "strict groups admit requests here again"
+GOES_ON = Noticed(
+    "strict_goes_on", "strict groups admit requests here again", ends=STOPPED.kind
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -493,8 +496,7 @@ class Strict:
             for life in sorted(news)
         ]
         if self.stopped != self._stop_told:
-            said = STOPPED if self.stopped else GOES_ON
-            notices.append(Noticed(*said, each_time=True))
+            notices.append(STOPPED if self.stopped else GOES_ON)
         self._stop_told = self.stopped
         return notices
 

@@ -36,8 +36,10 @@ GONE_PART = 0.5
 silent for this long.  Its last reports can still arrive, and a broken connection to the
 API alone ends nobody."""
 
-CUT_OFF = "cut_off", "this agent does not hear its own reports"
-HEARD_AGAIN = "heard_again", "this agent hears its own reports again"
+CUT_OFF = Noticed("cut_off", "this agent does not hear its own reports", each_time=True)
+HEARD_AGAIN = Noticed(
+    "heard_again", "this agent hears its own reports again", ends=CUT_OFF.kind
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,7 @@ class FailureDetector:
             for block in self._table.blocks:
                 block.dirty |= block.number >= 0
             if cut_off != self._was_alone[0]:
-                said = CUT_OFF if cut_off else HEARD_AGAIN
-                noticed.append(Noticed(*said, each_time=True))
+                noticed.append(CUT_OFF if cut_off else HEARD_AGAIN)
             self._was_alone = alone
         if now < self._next_at:
             return noticed

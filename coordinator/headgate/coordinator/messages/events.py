@@ -342,13 +342,15 @@ class Noticed:
         kind: Name of the counter, such as ``report_from_the_future``.
         detail: A sentence for the log.
         agent: Whom it is about, or empty.
-        each_time: It begins or ends a state, so it is to be logged each time.
+        each_time: It begins a state, so it is to be logged each time.
+        ends: The kind that began the state which this ends; empty if it ends none.
     """
 
     kind: str
     detail: str
     agent: str = ""
     each_time: bool = False
+    ends: str = ""
 
 
 Effect = Publish | SetCeilings | SetSlots | Claim | WakeAt | Renamed | Noticed
