@@ -67,6 +67,7 @@ class ReportReceiver:
         self._rows_waiting = 0
         self._counted_at = now
         self._stood_still = self._asked_again = False
+        self._silent_since = -inf
 
     def hear(
         self, report: Report, now: float, effects: list[Effect], *, wait: bool = False
@@ -112,6 +113,7 @@ class ReportReceiver:
             self._hear_rest(report, hole, now, effects)
         if heard_nobody and not state.detector.hears_nobody(now):
             # The others know better than this agent what they spent meanwhile.
+            self._silent_since = state.detector.silent_since
             self._ask_anew(now)
         if state.observing:
             # An observer never asks, so nothing echoes; the first answers must do.
@@ -149,6 +151,7 @@ class ReportReceiver:
         if pause <= self._state.members.lease_of(None):
             return
         effects.append(Noticed("paused", f"this agent was paused for {pause:.1f} s"))
+        self._silent_since = self._counted_at
         self._state.members.excuse(since=self._counted_at, pause_s=pause)
         self._counted_at, self._stood_still = now, True
 
@@ -164,6 +167,8 @@ class ReportReceiver:
         for number, (key, (block, slot)) in zip(numbers, places.items(), strict=True):
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
+            since = min(block.doubtful_since.item(slot), self._silent_since)
+            block.doubtful_since[slot] = since
             opened = unknown.get(number)
             if opened and block.guessed[slot] and key not in state.limits.strict:
                 opened.until = now + API_ANSWERS_S

@@ -65,8 +65,18 @@ class Recomputation:
             share_out(block, slots, on)
             numbers = block.number[slots].tolist()
             answers, doubted = zip(*map(over.__getitem__, numbers), strict=True)
-            doubts, found = np.array(doubted), [each for each in answers if each]
+            doubts = np.array(doubted)
             known = np.array([each is not None for each in answers])
+            # Nobody knows when a bucket overflowed that may have been full meanwhile.
+            # Any other is right once all counters are heard, whatever others tell.
+            since = block.doubtful_since[slots] - state.age_s
+            known &= ~doubts | (block.full_at[slots] >= since)
+            found = [
+                each
+                for each, takes in zip(answers, known, strict=True)
+                if takes and each
+            ]
+            block.doubtful_since[slots] = inf
             if found:
                 self._take_levels(block, slots[known], found, doubts[known], now)
             # Nobody told a level: all agents are new and started at the stored level or
@@ -145,6 +155,7 @@ class Recomputation:
             quorate=not state.limits.closed or detector.quorate(state.agent),
             answer_s=members.answer_s(),
             unheard_s=members.unheard_s(now, now - KNOWN_LAGS * members.lag_s),
+            missed=detector.misses(now),
         )
 
     def present(self, now: float) -> float:

@@ -121,8 +121,8 @@ def _optional(
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
     new_from = state.detector.unheard_from(now, within_s)
     unsure_s = UNSURE_LAGS * state.members.lag_s
-    # What others spend while this agent hears nothing comes with their reports.
-    sure = not state.detector.cut_off(now)
+    # What others spent while this agent heard nothing comes with their reports.
+    sure = not (state.detector.cut_off(now) or state.detector.misses(now))
     level, inside, age_s, told_s, before = np.zeros((5, len(local.names)))
     for place in local.places:
         block, slots, at = place.block, place.slots, place.rows

@@ -72,6 +72,7 @@ class Member:
         deaf: It hears nothing.
         off: It hears nothing, and nobody hears it.
         far_s: What a report takes between it and the bus, beside the delay of the bus.
+        late: What has come for it while its bus is held up; None while it is not.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Member:
     deaf: bool = False
     off: bool = False
     far_s: float = 0.0
+    late: list[bytes] | None = None
     forge: Callable[[Report], Report] = lambda report: report
 
 
@@ -213,10 +215,22 @@ class Members:
             self.at(heard_s, partial(self._hear, to, payload))
 
     def _hear(self, member: Member, payload: bytes) -> None:
+        if member.late is not None:
+            member.late.append(payload)
+        else:
+            self._take(member, payload)
+
+    def _take(self, member: Member, *payloads: bytes) -> None:
         if member.gone or member.deaf or member.off:
             return
         used = used_of(member.enforcer.counts(self.now).keys.group_ids)
-        self.step(member, Heard((decode(payload, used),)))
+        self.step(member, Heard(tuple(decode(each, used) for each in payloads)))
+
+    def deliver(self, member: Member) -> None:
+        """Let a member hear at once what came while its bus was held up."""
+        payloads, member.late = member.late or [], None
+        if payloads:
+            self._take(member, *payloads)
 
     def _wake(self, member: Member) -> None:
         """Look at the counters when that is due, and at least every 50 ms."""

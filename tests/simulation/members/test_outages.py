@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.sample import thorough
-from tests.simulation.members.members import Members, configured, family, limit
+from tests.simulation.members.members import (
+    Member,
+    Members,
+    configured,
+    family,
+    limit,
+)
 
 from headgate.coordinator import Group, Limit, Restored
 from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.coordinator.config.configuration import Period
     from headgate.coordinator.state import CoordinatorState
 
@@ -64,7 +72,7 @@ def spend_around_an_outage(members: Members, group: str, away_s: float) -> None:
     members.run(CUT_S + away_s + 1.0)
 
 
-def levels(members: Members, of: tuple[int, ...]) -> list[float]:
+def levels(members: Members, of: Iterable[int]) -> list[float]:
     """Return the level of the group as each of some agents believes now."""
     return [
         members.all[n].coordinator.explain(1, "requests", members.now).level for n in of
@@ -74,12 +82,13 @@ def levels(members: Members, of: tuple[int, ...]) -> list[float]:
 class Bucket:
     """One central bucket for the same requests, in the order of time."""
 
-    def __init__(self) -> None:
-        self.level, self.at = BURST, 0.0
+    def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
+        self.rate, self.burst = rate, burst
+        self.level, self.at = burst, 0.0
 
     def take(self, at: float, units: float) -> None:
-        """Charge a request that was admitted."""
-        self.level = min(BURST, self.level + RATE * (at - self.at)) - units
+        """Charge a request that was admitted; 0 units show what is left."""
+        self.level = min(self.burst, self.level + self.rate * (at - self.at)) - units
         self.at = at
 
 
@@ -172,6 +181,118 @@ def test_who_begins_during_an_outage_learns_the_level_and_is_charged(
     found = levels(members, (0, 1, *users))
     assert min(found) > bucket.level - RATE * away_s - 5.0
     assert max(found) < bucket.level + 5.0
+
+
+class Flapping:
+    """Agents that are each cut off for some seconds, again and again, until 20 s.
+
+    How, their attribute says: `off`, `deaf` or `late`.
+    """
+
+    def __init__(self, seed: int, how: str) -> None:
+        self.chance, self.how = Random(seed), how
+        self.bucket = Bucket(200.0, 12_000.0)
+        self.number = self.chance.choice((2, 3, 3, 5))
+        limits = (limit(self.bucket.rate, self.bucket.burst),)
+        groups = configured(Group(id=1, name="g", limits=limits))
+        delay_s = self.chance.choice((0.004, 0.02, 0.06))
+        self.members = Members(groups, self.number, delay_s=delay_s)
+
+    def spend(self) -> None:
+        """Let two ask for much, and in half of the cases all for little."""
+        members, chance = self.members, self.chance
+        for n in range(self.number):
+            members.at(0.1 + 0.1 * n, partial(self._ask, n, 1.0))
+        members.at(2.0, partial(self._ask, 0, 6_000.0))
+        at_s, cost = chance.uniform(4.0, 12.0), chance.choice((1.0, 3_000.0, 5_000.0))
+        members.at(at_s, partial(self._ask, self.number - 1, cost))
+        if chance.random() < 0.5:
+            per_s = chance.choice((0.5, 5.0, 50.0))
+            for n in range(self.number):
+                members.at(3.0 + chance.random(), partial(self._go_on, n, per_s))
+
+    def lose_the_bus(self) -> None:
+        """Let them begin to be cut off, all at once or one after another."""
+        gap_s = self.chance.choice((1.0, 3.0))
+        together = self.chance.random() < 0.4
+        for each in self.members.all:
+            first_s = 5.0 if together else 5.0 + self.chance.uniform(0.0, 3.0)
+            self.members.at(first_s, partial(self._cut_off, each, gap_s))
+
+    def _ask(self, member: int, cost: float) -> None:
+        if self.members.ask(member, "g", cost):
+            self.bucket.take(self.members.now, cost)
+
+    def _go_on(self, member: int, per_s: float) -> None:
+        self._ask(member, 1.0)
+        next_s = self.members.now + self.chance.expovariate(per_s)
+        self.members.at(next_s, partial(self._go_on, member, per_s))
+
+    def _cut_off(self, member: Member, gap_s: float) -> None:
+        if self.members.now > 20.0:
+            return
+        until_s = self.members.now + self.chance.uniform(2.5, 4.5)
+        setattr(member, self.how, [] if self.how == "late" else True)
+        self.members.at(until_s, partial(self._back, member))
+        again_s = until_s + self.chance.expovariate(1.0 / gap_s)
+        self.members.at(again_s, partial(self._cut_off, member, gap_s))
+
+    def _back(self, member: Member) -> None:
+        member.off = member.deaf = False
+        self.members.deliver(member)
+
+
+@pytest.mark.parametrize(
+    ("how", "seed"),
+    [
+        ("off", 16),
+        ("off", 21),
+        ("off", 25),
+        ("deaf", 5),
+        ("deaf", 12),
+        ("late", 5),
+        ("late", 6),
+    ],
+)
+def test_agents_that_are_cut_off_again_and_again_charge_all_of_it_once(
+    how: str, seed: int
+) -> None:
+    """They took levels in which some requests were missing, and others twice."""
+    world = Flapping(seed, how)
+    world.spend()
+    world.lose_the_bus()
+    world.members.run(28.0)
+    world.bucket.take(world.members.now, 0.0)
+    left = world.number * [world.bucket.level]
+    found = levels(world.members, range(world.number))
+    assert found == pytest.approx(left, abs=250.0)
+
+
+def test_what_one_spent_and_told_while_another_heard_nothing_is_charged_once() -> None:
+    """Its row was missing when levels were compared, and charged when it came."""
+    members, bucket = started(3, (0, 1, 2)), Bucket()
+    bucket.take(0.0, 3.0)
+
+    def ask(member: int, units: float) -> None:
+        assert members.ask(member, "g", units)
+        bucket.take(members.now, units)
+
+    ask(1, 200.0)
+    members.run(6.0)
+    members.all[0].off = True
+    members.run(7.0)
+    ask(2, 95.0)
+    members.run(8.0)
+    members.all[2].off = True
+    members.run(11.0)
+    members.all[0].off = False
+    for n in range(12):  # levels are told and compared
+        members.at(12.0 + 0.25 * n, partial(ask, 1, 1.0))
+    members.run(16.0)
+    members.all[2].off = False
+    members.run(17.5)
+    bucket.take(members.now, 0.0)
+    assert levels(members, range(3)) == pytest.approx(3 * [bucket.level], abs=5.0)
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.06])

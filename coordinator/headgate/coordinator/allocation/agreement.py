@@ -18,7 +18,7 @@ EXACT_COSTS = 0.5
 """The same where nothing was on its way or was lost: no chance makes levels differ."""
 
 
-def agree(block: LedgerBlock, slots: Index) -> None:
+def agree(block: LedgerBlock, slots: Index, *, missed: bool = False) -> None:
     """Adopt the median of the levels that all agents compute.
 
     With counters alone, views that once differ stay apart
@@ -26,7 +26,9 @@ def agree(block: LedgerBlock, slots: Index) -> None:
     agent may lie.  This agent's own level counts
     as well, so that two agents meet half way.  At least half of the others must have
     reported theirs.  What reports in flight could explain is averaged over several
-    levels (`hear`), or chance would add up, unless nothing was on its way.
+    levels (`hear`), or chance would add up, unless nothing was on its way.  While rows
+    are `missed` that the others may have heard, levels differ by those, and once they
+    are heard they are charged.
     """
     told = block.voiced[slots]
     if not np.count_nonzero(told):
@@ -34,6 +36,9 @@ def agree(block: LedgerBlock, slots: Index) -> None:
     at = block.slots[slots][told]
     block.voiced[at] = False
     lines = block.lines(at)
+    if missed:
+        block.apart[lines, at] = nan
+        return
     apart = block.apart[lines, at]
     counts = (block.weight[lines, at] > 0.0) & ~(
         block.averaged[lines, at] & block.brimful[at]

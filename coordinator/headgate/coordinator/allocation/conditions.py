@@ -40,6 +40,7 @@ class Conditions:
         unheard_s: For how long none of its own reports has arrived, as far as it can
             tell; infinite before the first.  Nothing that it reported since is known,
             as if Δ were that much longer.
+        missed: It lacks rows that others may have heard while it heard nobody.
     """
 
     settings: Settings
@@ -54,6 +55,7 @@ class Conditions:
     quorate: bool = True
     answer_s: float = 0.1
     unheard_s: float = 0.0
+    missed: bool = False
 
 
 @dataclass(slots=True)

@@ -121,7 +121,7 @@ def share_out(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     columns, slots = slots, single(slots)
     alone = _alone(block, slots, on)
     know(block, slots, on, alone)
-    agree(block, columns)
+    agree(block, columns, missed=on.missed)
     rate, strict = block.rate[slots], block.strict[slots]
     lines = block.lines(slots)
     burst = block.burst[slots]

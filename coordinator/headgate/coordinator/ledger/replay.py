@@ -114,6 +114,8 @@ def settle(
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
     belief: Floats = lesser(believed, block.burst[slots])
     block.full[slots] = believed >= block.burst[slots]
+    may_overflow = believed + predicted_in_all >= block.burst[slots]
+    block.full_at[slots] = chosen(may_overflow, now, block.full_at[slots])
     overflowing = greater(believed - block.burst[slots], 0.0)
     overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing

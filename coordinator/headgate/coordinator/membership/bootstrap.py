@@ -10,8 +10,9 @@ that is restarted every few seconds would get a burst each time.  If nobody answ
 agents are new: the level has started at what was stored before the cluster stopped, or
 else at the margin, where the feedback is at rest and each agent gets exactly its share
 of Q; what was spent since is charged.  An agent that asks again, because it stood still
-or heard nothing, goes on at its own level if nobody answers: the others were cut off,
-too, and whatever they have spent is in the rows that they report now.
+or heard nothing, goes on at its own level if nobody answers, or if the bucket can't
+have been full meanwhile: what the others have spent is in the rows that they report now
+(docs/decisions/0088-a-level-is-taken-only-where-the-bucket-may-have-been-full.md).
 """
 
 from __future__ import annotations

@@ -188,6 +188,26 @@ class FailureDetector:
             self._deaf_since, self._hearing_since = self._heard_at, now
         self._heard_at = now
 
+    @property
+    def silent_since(self) -> float:
+        """When the last time began in which nobody was heard, monotonic seconds."""
+        return self._deaf_since
+
+    def misses(self, now: float) -> bool:
+        """Return whether this agent lacks rows that others may have heard.
+
+        So it is once it hears others again, until it has heard all rows of each: for
+        as long as a silent one is not presumed dead.
+        """
+        members, since = self._members, self._hearing_since
+        over_s = since + self._settings.presumed_dead_s + members.lease_of(None)
+        if since == self._deaf_since or now > over_s:
+            return False
+        return any(
+            not member.whole or (member.silent and member.heard_at < since)
+            for member in members.by_agent.values()
+        )
+
     def unheard_from(self, now: float, within_s: float) -> float:
         """Return since when nobody may have heard of what this agent reports.
 

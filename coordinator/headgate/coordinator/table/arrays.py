@@ -113,6 +113,8 @@ class LedgerBlock:
     at: Floats = _ledger("s: time of the last calculation")
     belief: Floats = _ledger("units: E ≤ B, at at")
     withheld: Floats = _ledger("units: used beyond a lowered calendar quota")
+    full_at: Floats = _ledger("s: when L was B or more, at a calculation", fill=-inf)
+    doubtful_since: Floats = _ledger("s: nobody was heard; inf: no doubt", fill=inf)
     includes_at: Floats = _ledger("s: others' admissions until then are in", fill=-inf)
     begun_at: Floats = _ledger("s: when it was opened; told while it is new")
     told_at: Floats = _ledger("s: when first reported; infinite: not yet", fill=inf)

@@ -1,0 +1,42 @@
+"""Agents that hear nothing for some seconds, again and again: how far levels are off.
+
+``PYTHONPATH=. .venv/bin/python bench/rules/flapping.py`` simulates random clusters of
+two to five agents, each of which is cut off for 2.5 to 4.5 s, again and again: it hears
+nothing and is not heard (`off`), only hears nothing (`deaf`), or hears all of it at the
+end (`late`).  Eight seconds later it compares each level with that of one central
+bucket for the same requests.  It takes five minutes of a core.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.members.test_outages import Flapping, levels
+
+RUNS = 30
+FAR = 0.02
+"""Part of the burst by which a level is far off: 1.2 s of the rate."""
+
+
+def main() -> None:
+    """Print for each kind how many clusters have a level that is far off."""
+    for how in ("off", "deaf", "late"):
+        off = [_off(Flapping(seed, how)) for seed in range(RUNS)]
+        far = sum(abs(each) > FAR for each in off)
+        print(
+            f"{how}: of {RUNS} clusters {far} far off; at worst by "
+            f"{min(0.0, *off):.2f} and +{max(0.0, *off):.2f} bursts"
+        )
+
+
+def _off(world: Flapping) -> float:
+    """Return how far the farthest level is off, in bursts; above 0 if too high."""
+    world.spend()
+    world.lose_the_bus()
+    world.members.run(28.0)
+    world.bucket.take(world.members.now, 0.0)
+    found = levels(world.members, range(world.number))
+    apart = [level - world.bucket.level for level in found]
+    return max(apart, key=abs) / world.bucket.burst
+
+
+if __name__ == "__main__":
+    main()
