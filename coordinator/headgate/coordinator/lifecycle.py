@@ -200,17 +200,16 @@ class Lifecycle:
             on = self._recomputation.conditions(now)
             start = start_level(block, slot, on)
             level = max(start, level) if unused_s < inf else start
-        until = now
+        opened = Opened(level, now, until=now)
         if unused_s < inf:
-            until += API_ANSWERS_S
-            state.bootstrap.questions.add(key)
+            state.bootstrap.ask_api(key, opened, now)
         elif stored is None and not strict:
-            until = max(now, state.api_tells_by)
+            opened.until = max(now, state.api_tells_by)
         block.guessed[slot] = stored is None or unused_s < inf
         # Other agents may know its level: ask, and spend an even part until then.
         block.joining_until[slot] = np.inf
         block.unanswered[slot] = True
-        state.bootstrap.begin(number, Opened(level, now, until))
+        state.bootstrap.begin(number, opened)
         return level
 
     def first_terms(

@@ -19,11 +19,7 @@ from headgate.coordinator.ledger.replay import (
     hear,
     seen_by,
 )
-from headgate.coordinator.membership.bootstrap import (
-    API_ANSWERS_S,
-    TOLD_S,
-    Moves,
-)
+from headgate.coordinator.membership.bootstrap import TOLD_S, Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 from headgate.coordinator.messages.report import AgentLife
 
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.membership.members import Hole, Member
     from headgate.coordinator.messages.report import Report, Rows
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Floats
+    from headgate.coordinator.table.arrays import Flags, Floats
     from headgate.coordinator.table.index import Place
 
 SEQUENCES_PER_S = 40.0
@@ -163,7 +159,7 @@ class ReportReceiver:
         state.schedule.hello = True
         places = {key: state.table.at(key) for key in state.table}
         numbers = [int(block.number[slot]) for block, slot in places.values()]
-        unknown = bootstrap.start_over(numbers)
+        unknown = bootstrap.start_over(numbers, now)
         for number, (key, (block, slot)) in zip(numbers, places.items(), strict=True):
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
@@ -171,8 +167,7 @@ class ReportReceiver:
             block.doubtful_since[slot] = since
             opened = unknown.get(number)
             if opened and block.guessed[slot] and key not in state.limits.strict:
-                opened.until = now + API_ANSWERS_S
-                bootstrap.questions.add(key)
+                bootstrap.ask_api(key, opened, now)
             bootstrap.begin(number, opened)
 
     def _may_wait(self, report: Report) -> bool:
@@ -320,13 +315,17 @@ class ReportReceiver:
         includes that already; then the counter is a baseline, or the API has told what
         of it is included.  While this agent is itself asking, the levels of members
         that tell them will include it (an observer asks nobody); one that tells none is
-        asking, too, or left before it knew.
+        asking, too, or left before it knew.  A ledger that will keep its own level
+        (decision 88) includes nothing of what it has not heard.
         """
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None
         if rows.level is not None and not state.observing:
             tells = np.isfinite(rows.level[place.rows])
-            fresh = fresh & (np.isfinite(block.joining_until[place.slots]) | ~tells)
+            doubt = block.doubtful_since[place.slots]
+            keeps = np.isfinite(doubt) & (block.full_at[place.slots] < doubt)
+            joined = np.isfinite(block.joining_until[place.slots])
+            fresh = fresh & (joined | ~tells | keeps)
         slots = block.slots[place.slots][fresh]
         numbers = block.number[slots].tolist()
         if state.observing:
@@ -356,6 +355,38 @@ class ReportReceiver:
         cells = np.arange(len(counters))[place.cells][fresh]
         # Nobody is charged less than nothing.
         counters[cells] = np.minimum(base, rows.admitted[place.rows][fresh])
+        if state.bootstrap and not state.observing:
+            included = fresh.copy()
+            included[fresh] = np.isnan(base)
+            self._ask_what_is_included(place, rows, included, now)
+
+    def _ask_what_is_included(
+        self, place: Place, rows: Rows, included: Flags, now: float
+    ) -> None:
+        """Ask the API what of a member's counters the levels of new ledgers include.
+
+        They began when the member had its row already.  If that tells no level, which
+        would include all, it may have been cut off, as well as whoever told this agent
+        the level.
+
+        Args:
+            place: Where the rows are.
+            rows: What the member reports.
+            included: ``bool[K]`` the ledger is taken to include all of its row.
+            now: Monotonic seconds.
+        """
+        state, unsure = self._state, included
+        if rows.level is not None:
+            unsure = unsure & np.isnan(rows.level[place.rows])
+        if rows.age_s is not None:  # others begin just now, as this agent does
+            age_s = rows.age_s[place.rows]
+            unsure = unsure & ((age_s == 0.0) | (age_s > state.members.lease_of(None)))
+        for number in place.block.number[place.slots][unsure].tolist():
+            key, opened = state.table.key_of(number), state.bootstrap.how_opened(number)
+            if opened is None or opened.until > now or key in state.limits.strict:
+                continue  # it has been asked, or need not be
+            if state.bootstrap.told(number, -inf) is None:
+                state.bootstrap.ask_api(key, opened, now)
 
     def _note_moves(
         self, member: Member, place: Place, rows: Rows, before: Floats

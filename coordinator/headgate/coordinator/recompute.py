@@ -69,8 +69,12 @@ class Recomputation:
             known = np.array([each is not None for each in answers])
             # Nobody knows when a bucket overflowed that may have been full meanwhile.
             # Any other is right once all counters are heard, whatever others tell.
-            since = block.doubtful_since[slots] - state.age_s
-            known &= ~doubts | (block.full_at[slots] >= since)
+            absent = self._absent(block, slots, now) & doubts
+            known &= (
+                ~doubts
+                | (block.full_at[slots] >= block.doubtful_since[slots])
+                | absent.any(axis=0)
+            )
             found = [
                 each
                 for each, takes in zip(answers, known, strict=True)
@@ -78,7 +82,8 @@ class Recomputation:
             ]
             block.doubtful_since[slots] = inf
             if found:
-                self._take_levels(block, slots[known], found, doubts[known], now)
+                to = slots[known], found, doubts[known], absent[:, known]
+                self._take_levels(block, *to, now)
             # Nobody told a level: all agents are new and started at the stored level or
             # at the margin, or none heard the others.  What they spent since is charged
             # already; starting over now would give it back, a different amount to each.
@@ -96,6 +101,7 @@ class Recomputation:
         slots: Ints,
         answers: list[Answered],
         doubts: Flags,
+        absent: Flags,
         now: float,
     ) -> None:
         """Adopt levels that the others reported.
@@ -104,7 +110,9 @@ class Recomputation:
         whatever was charged since lowers both.  An agent that stood still or was cut
         off (`doubts`) has meanwhile caught up with what they knew long ago, so it
         adopts the level itself, plus what that has earned since, less what it has
-        spent beyond what they knew.
+        spent beyond what they knew.  If it is lower, and members are silent of which
+        others may have heard more (`absent`), that is expected of those until their
+        rows come.
         """
         columns: Floats = np.array(answers).T
         level, reported_at, apart = map(np.array, columns)
@@ -113,10 +121,21 @@ class Recomputation:
         level -= block.admitted[0, slots]
         change: Floats = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
-        block.level[slots] += change
+        members = np.count_nonzero(absent, axis=0)
+        change = np.where(members > 0, np.minimum(change, 0.0), change)
+        expected = np.where(members > 0, -change, 0.0)
+        block.predicted[:, slots] += absent * (expected / np.maximum(members, 1))
+        block.level[slots] += change + expected
         block.belief[slots] += change
-        block.includes_at[slots] = reported_at
+        includes_at = np.where(members > 0, block.includes_at[slots], reported_at)
+        block.includes_at[slots] = includes_at
         block.bucket_knows[slots] = False
+
+    def _absent(self, block: LedgerBlock, slots: Ints, now: float) -> Flags:
+        """Return ``bool[A, K]``: rows of silent members; others may have heard more."""
+        missing = self._state.detector.missing(now)
+        numbers = [each.number for each in missing if each.silent]
+        return np.isin(block.member[:, slots], numbers)
 
     def _patience_s(self, now: float) -> float:
         """Return how long to distrust a round of answers that seems complete.
@@ -155,7 +174,7 @@ class Recomputation:
             quorate=not state.limits.closed or detector.quorate(state.agent),
             answer_s=members.answer_s(),
             unheard_s=members.unheard_s(now, now - KNOWN_LAGS * members.lag_s),
-            missed=detector.misses(now),
+            missed=bool(detector.missing(now)),
         )
 
     def present(self, now: float) -> float:

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.sample import thorough
+from tests.simulation.members.flapping import Bucket, Flapping, levels
 from tests.simulation.members.members import (
-    Member,
     Members,
     configured,
     family,
     limit,
+    met,
 )
 
 from headgate.coordinator import Group, Limit, Restored
 from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from headgate.coordinator.config.configuration import Period
     from headgate.coordinator.state import CoordinatorState
@@ -72,26 +73,6 @@ def spend_around_an_outage(members: Members, group: str, away_s: float) -> None:
     members.run(CUT_S + away_s + 1.0)
 
 
-def levels(members: Members, of: Iterable[int]) -> list[float]:
-    """Return the level of the group as each of some agents believes now."""
-    return [
-        members.all[n].coordinator.explain(1, "requests", members.now).level for n in of
-    ]
-
-
-class Bucket:
-    """One central bucket for the same requests, in the order of time."""
-
-    def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
-        self.rate, self.burst = rate, burst
-        self.level, self.at = burst, 0.0
-
-    def take(self, at: float, units: float) -> None:
-        """Charge a request that was admitted; 0 units show what is left."""
-        self.level = min(self.burst, self.level + self.rate * (at - self.at)) - units
-        self.at = at
-
-
 @pytest.mark.parametrize("away_s", [4.0, 40.0])
 @pytest.mark.parametrize("number", [*thorough(2), 3])
 @pytest.mark.parametrize("large", [0.0, 200.0])
@@ -101,7 +82,7 @@ def test_an_outage_of_the_bus_takes_nothing_of_a_burst(
 ) -> None:
     """All asked for the level, nobody told one, and they went on at the margin."""
     users = tuple(range(number))
-    members, bucket = started(number, users), Bucket()
+    members, bucket = started(number, users), Bucket(RATE, BURST)
     bucket.take(0.0, float(number))
     if large:
         assert members.ask(0, "g", large)
@@ -169,7 +150,7 @@ def test_who_begins_during_an_outage_learns_the_level_and_is_charged(
 
     After 40 s a row was not new any more, although nobody had heard of it.
     """
-    members, bucket = started(3, users), Bucket()
+    members, bucket = started(3, users), Bucket(RATE, BURST)
     bucket.take(0.0, float(len(users)))
     lose_bus(members, away_s)
     for n, at, units in ((0, 2.0, large), (1, 4.0, 1.0)):
@@ -181,65 +162,6 @@ def test_who_begins_during_an_outage_learns_the_level_and_is_charged(
     found = levels(members, (0, 1, *users))
     assert min(found) > bucket.level - RATE * away_s - 5.0
     assert max(found) < bucket.level + 5.0
-
-
-class Flapping:
-    """Agents that are each cut off for some seconds, again and again, until 20 s.
-
-    How, their attribute says: `off`, `deaf` or `late`.
-    """
-
-    def __init__(self, seed: int, how: str) -> None:
-        self.chance, self.how = Random(seed), how
-        self.bucket = Bucket(200.0, 12_000.0)
-        self.number = self.chance.choice((2, 3, 3, 5))
-        limits = (limit(self.bucket.rate, self.bucket.burst),)
-        groups = configured(Group(id=1, name="g", limits=limits))
-        delay_s = self.chance.choice((0.004, 0.02, 0.06))
-        self.members = Members(groups, self.number, delay_s=delay_s)
-
-    def spend(self) -> None:
-        """Let two ask for much, and in half of the cases all for little."""
-        members, chance = self.members, self.chance
-        for n in range(self.number):
-            members.at(0.1 + 0.1 * n, partial(self._ask, n, 1.0))
-        members.at(2.0, partial(self._ask, 0, 6_000.0))
-        at_s, cost = chance.uniform(4.0, 12.0), chance.choice((1.0, 3_000.0, 5_000.0))
-        members.at(at_s, partial(self._ask, self.number - 1, cost))
-        if chance.random() < 0.5:
-            per_s = chance.choice((0.5, 5.0, 50.0))
-            for n in range(self.number):
-                members.at(3.0 + chance.random(), partial(self._go_on, n, per_s))
-
-    def lose_the_bus(self) -> None:
-        """Let them begin to be cut off, all at once or one after another."""
-        gap_s = self.chance.choice((1.0, 3.0))
-        together = self.chance.random() < 0.4
-        for each in self.members.all:
-            first_s = 5.0 if together else 5.0 + self.chance.uniform(0.0, 3.0)
-            self.members.at(first_s, partial(self._cut_off, each, gap_s))
-
-    def _ask(self, member: int, cost: float) -> None:
-        if self.members.ask(member, "g", cost):
-            self.bucket.take(self.members.now, cost)
-
-    def _go_on(self, member: int, per_s: float) -> None:
-        self._ask(member, 1.0)
-        next_s = self.members.now + self.chance.expovariate(per_s)
-        self.members.at(next_s, partial(self._go_on, member, per_s))
-
-    def _cut_off(self, member: Member, gap_s: float) -> None:
-        if self.members.now > 20.0:
-            return
-        until_s = self.members.now + self.chance.uniform(2.5, 4.5)
-        setattr(member, self.how, [] if self.how == "late" else True)
-        self.members.at(until_s, partial(self._back, member))
-        again_s = until_s + self.chance.expovariate(1.0 / gap_s)
-        self.members.at(again_s, partial(self._cut_off, member, gap_s))
-
-    def _back(self, member: Member) -> None:
-        member.off = member.deaf = False
-        self.members.deliver(member)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +190,37 @@ def test_agents_that_are_cut_off_again_and_again_charge_all_of_it_once(
     assert found == pytest.approx(left, abs=250.0)
 
 
+@pytest.mark.parametrize(
+    ("how", "seed"),
+    [
+        ("late", 1),
+        ("late", 8),
+        ("deaf", 1),
+        ("off", 26),
+        *thorough(("late", 11), ("late", 25)),
+    ],
+)
+def test_agents_that_are_cut_off_while_much_is_spent_charge_all_of_it_once(
+    how: str, seed: int
+) -> None:
+    """They trusted what was told before they asked, or by one as late as they.
+
+    The bucket was full until then, so they can't know what it holds without the others.
+    """
+    world = Flapping(seed, how)
+    world.spend()
+    world.lose_the_bus(from_s=1.5)
+    world.members.run(28.0)
+    world.bucket.take(world.members.now, 0.0)
+    found = levels(world.members, range(world.number))
+    flows_in = 3.0 * world.bucket.rate  # in a silence, while it seems full
+    assert world.bucket.level - flows_in < min(found)
+    assert max(found) < world.bucket.level + 250.0
+
+
 def test_what_one_spent_and_told_while_another_heard_nothing_is_charged_once() -> None:
     """Its row was missing when levels were compared, and charged when it came."""
-    members, bucket = started(3, (0, 1, 2)), Bucket()
+    members, bucket = started(3, (0, 1, 2)), Bucket(RATE, BURST)
     bucket.take(0.0, 3.0)
 
     def ask(member: int, units: float) -> None:
@@ -289,10 +239,62 @@ def test_what_one_spent_and_told_while_another_heard_nothing_is_charged_once() -
     for n in range(12):  # levels are told and compared
         members.at(12.0 + 0.25 * n, partial(ask, 1, 1.0))
     members.run(16.0)
+    bucket.take(members.now, 0.0)
+    assert levels(members, range(2)) == pytest.approx(2 * [bucket.level], abs=5.0)
     members.all[2].off = False
     members.run(17.5)
     bucket.take(members.now, 0.0)
     assert levels(members, range(3)) == pytest.approx(3 * [bucket.level], abs=5.0)
+
+
+def test_an_answer_waits_until_own_reports_come_back() -> None:
+    """It told no level then, and who had asked charged all once more."""
+    members = met(2, 20.0, 1_200.0)
+    members.delay_s = 0.005
+    assert members.ask(0, "g")
+    members.run(7.0)
+    assert members.ask(0, "g", 1_000.0)
+    members.run(13.2)
+    members.cut = True
+    first = members.all[0]
+    first.reported.clear()
+    while not first.reported:  # its next report
+        members.run(members.now + 0.005)
+    members.cut = False
+    members.run(members.now + 0.03)
+    assert members.ask(1, "g")
+    members.run(members.now + 0.5)
+    left = 199.0 + 20.0 * (members.now - 7.0)
+    assert levels(members, range(2)) == pytest.approx(2 * [left], abs=10.0)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_who_begins_and_spends_while_another_hears_nothing_is_charged_once(
+    *, away: bool
+) -> None:
+    """The level that was told included that, and was not taken."""
+    members, bucket = started(4, (0, 1, 2)), Bucket(RATE, BURST)
+    bucket.take(0.0, 3.0)
+    spent = [(3.0, 1, 100.0), (7.0, 3, 1.0), (8.0, 3, 90.0)]
+
+    def ask(member: int, units: float) -> None:
+        assert members.ask(member, "g", units)
+        bucket.take(members.now, units)
+
+    for at, member, units in spent:
+        members.at(at, partial(ask, member, units))
+    members.run(6.0)
+    members.all[0].deaf = True
+    members.all[2].off = away
+    members.run(10.5)
+    members.all[0].deaf = False
+    members.run(11.5)
+    bucket.take(members.now, 0.0)
+    assert levels(members, (0, 1, 3)) == pytest.approx(3 * [bucket.level], abs=5.0)
+    members.all[2].off = False
+    members.run(13.5)
+    bucket.take(members.now, 0.0)
+    assert levels(members, range(4)) == pytest.approx(4 * [bucket.level], abs=5.0)
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.06])
@@ -301,7 +303,7 @@ def test_a_large_request_right_after_a_silence_is_charged(
     after_s: float, delay_s: float
 ) -> None:
     """The level that others told had left before they heard of it."""
-    members, bucket = started(3, (0, 1, 2)), Bucket()
+    members, bucket = started(3, (0, 1, 2)), Bucket(RATE, BURST)
     members.delay_s = delay_s
     bucket.take(0.0, 3.0)
     members.run(5.0)
@@ -337,7 +339,7 @@ def test_agents_that_come_back_one_after_another_charge_all_of_it(
 ) -> None:
     """Who is back first has not heard yet what the last one spent, nor its answer."""
     users = tuple(range(len(back_s)))
-    members, bucket = started(len(back_s), users), Bucket()
+    members, bucket = started(len(back_s), users), Bucket(RATE, BURST)
     bucket.take(0.0, float(len(back_s)))
     members.run(CUT_S)
     for each, at in zip(members.all, back_s, strict=True):
@@ -362,7 +364,7 @@ def test_who_is_far_from_the_bus_charges_what_it_spent_without_it_once(
     far_s: float, per_s: float, *, heard: bool
 ) -> None:
     """It began to use the group just then, so nobody else had heard of that."""
-    members, bucket = started(3, (1, 2)), Bucket()
+    members, bucket = started(3, (1, 2)), Bucket(RATE, BURST)
     bucket.take(0.0, 2.0)
     lone = members.all[0]
     lone.far_s = far_s
@@ -392,7 +394,7 @@ def test_what_others_spend_after_the_api_told_a_level_without_the_bus_is_charged
 ) -> None:
     """The API has heard nothing since, either, but says what its level includes."""
     users = tuple(range(1, number))
-    members, bucket = started(number, users), Bucket()
+    members, bucket = started(number, users), Bucket(RATE, BURST)
     bucket.take(0.0, float(len(users)))
     lose_bus(members, 8.0)
     heard = {AgentLife(f"agent-{n}", 1): 1.0 for n in users}
@@ -417,6 +419,68 @@ def test_what_others_spend_after_the_api_told_a_level_without_the_bus_is_charged
     bucket.take(members.now, 0.0)
     found = levels(members, tuple(range(number)))
     assert found == pytest.approx(number * [bucket.level], abs=RATE * 8.0 + 5.0)
+
+
+@pytest.mark.parametrize("begins_s", [-1.0, 0.5, 2.5, 4.5])
+@pytest.mark.parametrize("large", [1.0, 5_900.0])
+def test_who_begins_about_then_with_a_level_of_the_api_charges_what_others_spent(
+    large: float, begins_s: float
+) -> None:
+    """Levels that the API tells at first don't say what of others they include."""
+    bucket = Bucket(200.0, 12_000.0)
+    group = Group(id=1, name="g", limits=(limit(bucket.rate, bucket.burst),))
+    members = Members(configured(group), 2)
+
+    def ask(n: int, units: float) -> None:
+        assert members.ask(n, "g", units)
+        bucket.take(members.now, units)
+
+    def told(others: list[Mapping[AgentLife, float] | None] | None = None) -> Restored:
+        level = bucket.burst - 6_002.0 + bucket.rate * (members.now - 3.0)
+        return Restored("requests", np.array([1]), np.array([level]), others=others)
+
+    def answer() -> None:
+        if late.claimed:  # the API has heard nothing since the bus was lost
+            late.claimed.clear()
+            heard = {AgentLife("agent-0", 1): 6_001.0, AgentLife("agent-1", 1): 1.0}
+            members.step(late, told([heard]))
+        members.at(members.now + 0.02, answer)
+
+    for n in (0, 1):
+        ask(n, 1.0)
+    members.run(3.0)
+    ask(0, 6_000.0)
+    lose_bus(members, 5.0)
+    members.at(CUT_S + 2.0, partial(ask, 1, large))
+    members.run(CUT_S + begins_s)
+    late = members.join()
+    members.step(late, told())
+    members.at(members.now + 0.1, partial(ask, 2, 1.0))
+    answer()
+    members.run(CUT_S + 7.0)
+    bucket.take(members.now, 0.0)
+    assert levels(members, range(3)) == pytest.approx(3 * [bucket.level], abs=25.0)
+
+
+def test_agents_that_start_one_after_another_do_not_ask_the_api_what_they_know() -> (
+    None
+):
+    """A thousand that are deployed at once would ask three times each."""
+    members = Members(configured(Group(id=1, name="g", limits=(limit(50.0),))), 1)
+
+    def go_on(n: int) -> None:
+        members.ask(n, "g")
+        members.at(members.now + 0.2, partial(go_on, n))
+
+    def begin() -> None:
+        members.join()
+        go_on(len(members.all) - 1)
+
+    members.at(0.01, partial(go_on, 0))
+    for n in range(12):
+        members.at(0.05 + 0.08 * n, begin)
+    members.run(5.0)
+    assert not [each.name for each in members.all if each.claimed]
 
 
 @pytest.mark.parametrize("away_s", [5.0, 40.0])

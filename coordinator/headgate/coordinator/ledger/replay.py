@@ -432,7 +432,9 @@ def _compare(
     The sender knows its own counters, which were just entered here, and expects of this
     agent what all expect, so the level that it reports is the common one.
     """
-    told = said == said
+    # While own reports don't come back, nobody can tell what the sender knows of them.
+    lost: Flags = block.pending_at[slots] <= reported_at - HEARD_LAGS * lag_s
+    told = (said == said) & ~lost
     # Without that, the level of an agent that spent a burst would seem to be higher by
     # the burst than what the others tell of it (a lone cost of 1,100 units cost 500).
     heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s

@@ -204,7 +204,7 @@ class Bootstrap:
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
         self._answers, self._moves = Newest(ANSWER), Newest(MOVE)
-        self._anew = np.empty(0, dtype=np.int64)
+        self._anew, self._anew_at = np.empty(0, dtype=np.int64), -inf
         self._told_anew: deque[tuple[float, Ints, Floats]] = deque(maxlen=OWN_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._told: dict[int, tuple[Mapping[AgentLife, float], float]] = {}
@@ -225,12 +225,17 @@ class Bootstrap:
         """
         self._rounds[number] = Round(opened)
 
+    def ask_api(self, key: Key, opened: Opened, now: float) -> None:
+        """Ask the API, too, how much is left of a limit, and what that includes."""
+        opened.until = now + API_ANSWERS_S
+        self.questions.add(key)
+
     def how_opened(self, number: int) -> Opened | None:
         """Return how a ledger began that this agent still asks about; to be changed."""
         found = self._rounds.get(number)
         return None if found is None else found.opened
 
-    def start_over(self, numbers: Sequence[int]) -> dict[int, Opened]:
+    def start_over(self, numbers: Sequence[int], now: float) -> dict[int, Opened]:
         """End all rounds, because those of these ledgers follow.
 
         Returns:
@@ -243,7 +248,7 @@ class Bootstrap:
         self.questions.clear()
         self._rounds.clear()
         self._end()
-        self._anew = np.array(numbers, dtype=np.int64)
+        self._anew, self._anew_at = np.array(numbers, dtype=np.int64), now
         return began
 
     def forget(self, number: int) -> None:
@@ -323,6 +328,8 @@ class Bootstrap:
     ) -> None:
         """Keep another agent's levels, and how far this agent's own were off.
 
+        Those that left before this agent asked anew are no answer.
+
         Args:
             numbers: ``int64[K]`` of the ledgers.
             levels: ``float64[K]`` E and this agent's counter that it includes, units.
@@ -330,6 +337,8 @@ class Bootstrap:
             member: Number of the sender.
             reported_at: When the levels held, monotonic seconds.
         """
+        if reported_at < self._anew_at:
+            return
         rows = np.empty(len(numbers), dtype=ANSWER)
         rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
         rows["member"], rows["reported_at"] = member, reported_at

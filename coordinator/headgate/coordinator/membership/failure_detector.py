@@ -193,20 +193,21 @@ class FailureDetector:
         """When the last time began in which nobody was heard, monotonic seconds."""
         return self._deaf_since
 
-    def misses(self, now: float) -> bool:
-        """Return whether this agent lacks rows that others may have heard.
+    def missing(self, now: float) -> list[Member]:
+        """Return the members of which this agent lacks rows that others may have heard.
 
-        So it is once it hears others again, until it has heard all rows of each: for
-        as long as a silent one is not presumed dead.
+        Once it hears others again these are all of which it hasn't heard all rows yet:
+        silent ones until they are presumed dead.
         """
         members, since = self._members, self._hearing_since
         over_s = since + self._settings.presumed_dead_s + members.lease_of(None)
         if since == self._deaf_since or now > over_s:
-            return False
-        return any(
-            not member.whole or (member.silent and member.heard_at < since)
+            return []
+        return [
+            member
             for member in members.by_agent.values()
-        )
+            if not member.whole or (member.silent and member.heard_at < since)
+        ]
 
     def unheard_from(self, now: float, within_s: float) -> float:
         """Return since when nobody may have heard of what this agent reports.

@@ -193,7 +193,7 @@ class Members:
         self.met_at = now
         self.loss = 0.0
         self._published: dict[int, float] = {}
-        self._came_back_until = -inf
+        self._came_back_until = self._late_at = -inf
         self._unused: list[int] = []
 
     def vouch(self, word: Vouched) -> None:
@@ -230,6 +230,8 @@ class Members:
         """Measure the lag of the bus on a report of this agent that came back."""
         sent_at = self._published.pop(sequence)
         lag = max(0.0, now - sent_at)
+        if lag > BACK_LAGS * self.lag_s:
+            self._late_at = now
         if self.echoed:
             self.lag_s += LAG_GAIN * (lag - self.lag_s)
             self.least_lag_s = min(
@@ -262,6 +264,11 @@ class Members:
         if self.echoed and by_chance:
             return 0.0
         return arrived - self._came_back_until - ROUNDING_S
+
+    def hears_late(self, now: float) -> bool:
+        """Return whether own reports come back late: so may those of others come."""
+        lately = now - self._late_at <= BACK_LAGS * self.lag_s
+        return lately or (self.echoed and self.unheard_s(now, now) > 0.0)
 
     def join(self, report: Report, now: float) -> Member | None:
         """Make the sender a member; None if the table is full."""

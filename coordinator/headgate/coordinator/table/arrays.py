@@ -114,7 +114,7 @@ class LedgerBlock:
     belief: Floats = _ledger("units: E ≤ B, at at")
     withheld: Floats = _ledger("units: used beyond a lowered calendar quota")
     full_at: Floats = _ledger("s: when L was B or more, at a calculation", fill=-inf)
-    doubtful_since: Floats = _ledger("s: nobody was heard; inf: no doubt", fill=inf)
+    doubtful_since: Floats = _ledger("s: lacks reports since; inf: none", fill=inf)
     includes_at: Floats = _ledger("s: others' admissions until then are in", fill=-inf)
     begun_at: Floats = _ledger("s: when it was opened; told while it is new")
     told_at: Floats = _ledger("s: when first reported; infinite: not yet", fill=inf)

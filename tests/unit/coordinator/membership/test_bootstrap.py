@@ -402,7 +402,7 @@ def test_who_asks_anew_keeps_what_others_spent_since_a_ledger_began() -> None:
     joining.begin(5, Opened(level=100.0, at=8.0, until=10.0))
     spent = np.array([-30.0])
     joining.moved(Moves(np.array([5]), spent, known_at=9.0, member=1, reported_at=9.0))
-    kept = joining.start_over([5])
+    kept = joining.start_over([5], 9.5)
     assert kept == {5: Opened(level=70.0, at=8.0, until=10.0)}
     assert joining.moved_by(5) == 0.0
 
@@ -416,7 +416,7 @@ def test_an_answer_knows_the_first_report_since_the_question_or_a_later_one(
 ) -> None:
     joining, numbers, seen = Bootstrap(), np.array([9, 5]), np.array([3.0, 4.0])
     joining.asked(1, np.array([5]), np.array([1.0]), 0.5)
-    joining.start_over([7, 5])
+    joining.start_over([7, 5], 0.95)
     for number in (7, 5):
         joining.begin(number, None)
     joining.asked(2, np.array([5, 9]), np.array([10.0, 0.0]), 1.0)
