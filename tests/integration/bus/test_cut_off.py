@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 import httpx
@@ -28,13 +29,13 @@ from headgate.api import ServerSettings, running
 from headgate.coordinator import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tools.kafka_broker import Broker
 
     from headgate.agent.bus.kafka.acls import Right
-    from headgate.agent.bus.port import BusSettings
+    from headgate.agent.bus.port import Bus, BusSettings, Message
     from headgate.coordinator import Explanation, MemberView
 
 QUOTA = 1_000.0
@@ -217,6 +218,49 @@ def test_when_the_bus_is_away_nobody_is_presumed_dead(
     meet(*both)
 
 
+RATE, BURST = 200.0, 12_000.0
+
+
+class Burst:
+    """Agents that share a minute's burst, and what one central bucket would hold.
+
+    Attributes:
+        agents: The agents; each has used a unit.
+    """
+
+    def __init__(self, stack: ExitStack, folder: Path, bus: BusSettings) -> None:
+        self._stack, self._folder = stack, folder
+        self._url = served(stack, folder, bus, rate=RATE, burst=BURST)
+        self.agents: list[Agent] = []
+        self._left, self._began_s = BURST, time.monotonic()
+
+    def join(self, *names: str) -> None:
+        """Start agents."""
+        for name in names:
+            agent = joined(self._url, name, self._folder)
+            self._stack.callback(agent.close)
+            self.agents.append(agent)
+            self._left -= 1.0
+
+    def ask(self, agent: int, units: float) -> bool:
+        """Let a caller ask; return whether it was admitted."""
+        limiter = self.agents[agent].limiter(tenant="acme")
+        admitted = bool(limiter.try_acquire(requests=units))
+        if admitted and self._left == BURST - len(self.agents):  # full until now
+            self._began_s = time.monotonic()
+        self._left -= units if admitted else 0.0
+        return admitted
+
+    def all_know(self, within_s: float) -> bool:
+        """Return whether all believe in its level, within what flows in so soon."""
+        level = self._left + RATE * (time.monotonic() - self._began_s)
+        shown = [explained(agent) for agent in self.agents]
+        return all(
+            each and abs(each.level - min(BURST, level)) < within_s * RATE
+            for each in shown
+        )
+
+
 @pytest.mark.parametrize("large", [1.0, 6_000.0])
 @pytest.mark.parametrize("kind", ["zeromq", "kafka"])
 def test_a_bus_that_was_away_takes_nothing_of_a_minutes_burst(
@@ -227,37 +271,71 @@ def test_a_bus_that_was_away_takes_nothing_of_a_minutes_burst(
     request: pytest.FixtureRequest,
 ) -> None:
     """All ask for the level then; one began meanwhile, and asked the API."""
-    rate, burst = 200.0, 12_000.0
     rig = (
         KafkaRig(request.getfixturevalue("broker")) if kind == "kafka" else ZeroMQRig()
     )
     stack.callback(rig.close)
-    url = served(stack, tmp_path, rig.settings, rate=rate, burst=burst)
-    agents = [joined(url, name, tmp_path) for name in ("a", "b")]
-    for agent in agents:
-        stack.callback(agent.close)
-    meet(*agents)
-    first, second = (agent.limiter(tenant="acme") for agent in agents)
-    until(lambda: bool(first.try_acquire(requests=6_000)), "its turn")
-    charged_at, left = time.monotonic(), burst - 6_003.0
-
-    def level() -> float:
-        return min(burst, left + rate * (time.monotonic() - charged_at))
-
-    def all_know(near: float) -> bool:
-        shown = [explained(agent) for agent in agents]
-        return all(each and abs(each.level - level()) < near for each in shown)
-
-    until(lambda: all_know(0.5 * rate), "both to know of it")
+    burst = Burst(stack, tmp_path, rig.settings)
+    burst.join("a", "b")
+    meet(*burst.agents)
+    until(lambda: burst.ask(0, 6_000.0), "its turn")
+    until(lambda: burst.all_know(0.5), "both to know of it")
     rig.down()
-    until(lambda: all(map(is_cut_off, agents)), "the outage")
-    assert second.try_acquire(requests=large)
-    left -= large
-    late = joined(url, "c", tmp_path)
-    stack.callback(late.close)
-    agents.append(late)
+    until(lambda: all(map(is_cut_off, burst.agents)), "the outage")
+    assert burst.ask(1, large)
+    burst.join("c")
     rig.up()
-    meet(*agents)
-    until(lambda: all_know(rate), "all to know the level")
+    meet(*burst.agents)
+    until(lambda: burst.all_know(1.0), "all to know the level")
     time.sleep(1.0)
-    assert all_know(rate)
+    assert burst.all_know(1.0)
+
+
+class HeldUp:
+    """Lets an agent hear late: what comes meanwhile waits in its socket."""
+
+    def __init__(self, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.until_s = 0.0
+        bus: Bus = vars(agent)["_runtime"].bus
+        self._receive = bus.receive
+        monkeypatch.setattr(bus, "receive", self.receive)
+
+    def receive(self, timeout_s: float) -> Sequence[Message]:
+        """Receive nothing yet, or all that has come."""
+        if time.monotonic() >= self.until_s:
+            return self._receive(timeout_s)
+        time.sleep(min(timeout_s, 0.01))
+        return []
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_agents_that_hear_late_again_and_again_charge_all_of_a_minutes_burst_once(
+    seed: int,
+    stack: ExitStack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They took over levels that lacked a request, and forgot it."""
+    rig, chance = ZeroMQRig(), Random(seed)
+    stack.callback(rig.close)
+    burst = Burst(stack, tmp_path, rig.settings)
+    burst.join("a", "b", "c")
+    meet(*burst.agents)
+    buses = [HeldUp(agent, monkeypatch) for agent in burst.agents]
+    until(lambda: burst.ask(0, 6_000.0), "its turn")
+    until(lambda: burst.all_know(0.5), "all to know of it")
+    began_s = time.monotonic()
+    held_at = [began_s + chance.uniform(0.0, 3.0 * T_S) for _ in buses]
+    large_at = [began_s + chance.uniform(1.0, 3.0), began_s + chance.uniform(3.0, 5.0)]
+    while (now := time.monotonic()) < began_s + 8.0:
+        for n, bus in enumerate(buses):
+            if now >= held_at[n]:  # for around the three heartbeats of a lease
+                bus.until_s = now + chance.uniform(2.5 * T_S, 4.75 * T_S)
+                held_at[n] = bus.until_s + chance.expovariate(1.0 / (1.5 * T_S))
+        if large_at and now >= large_at[0] and burst.ask(2, 3_000.0):
+            large_at.pop(0)
+        time.sleep(0.01)
+    assert not large_at
+    until(lambda: burst.all_know(1.0), "all to know the level")
+    time.sleep(1.0)
+    assert burst.all_know(1.0)
