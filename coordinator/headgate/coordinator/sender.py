@@ -48,7 +48,6 @@ def report_due(
     wanted = local.wanted & picked
     demand, beyond = local.tell(picked, outlook.at_once)
     told = local.rows_to_report(picked, demand, beyond, **columns)
-    late = state.members.hears_late(now) and not state.detector.cut_off(now)
     report = _report(state, told, now)
     if state.bootstrap:
         told_own = local.numbers[picked], local.admitted[picked]
@@ -67,8 +66,7 @@ def report_due(
         block.dirty[slots] = True
         # Who asked for a row wants its level, too: tell that once it is sure.
         joined_at = block.joining_until[slots]
-        unsure = (joined_at > now - unsure_s) & (joined_at < inf) | late
-        unsure &= wanted[rows]
+        unsure = (joined_at > now - unsure_s) & (joined_at < inf) & wanted[rows]
         state.owe_rows(block.number[slots][unsure], now + unsure_s)
     return [Publish(report)]
 
@@ -124,7 +122,7 @@ def _optional(
     new_from = state.detector.unheard_from(now, within_s)
     unsure_s = UNSURE_LAGS * state.members.lag_s
     # What others spent while this agent heard nothing comes with their reports.
-    sure = not (state.members.hears_late(now) or state.detector.missing(now))
+    sure = not (state.detector.cut_off(now) or state.detector.missing(now))
     level, inside, age_s, told_s, before = np.zeros((5, len(local.names)))
     for place in local.places:
         block, slots, at = place.block, place.slots, place.rows
@@ -141,6 +139,8 @@ def _optional(
         before[at] = np.where(new, block.begun_admitted[slots], 0.0)
         if state.limits.children:
             inside[at] = block.inside[0, slots]
+    if state.members.hears_late(now):  # who asked has no better answer
+        level[~local.wanted] = nan
     return {
         "level": level if sure else None,
         "inside": inside if inside.any() else None,

@@ -247,8 +247,8 @@ def test_what_one_spent_and_told_while_another_heard_nothing_is_charged_once() -
     assert levels(members, range(3)) == pytest.approx(3 * [bucket.level], abs=5.0)
 
 
-def test_an_answer_waits_until_own_reports_come_back() -> None:
-    """It told no level then, and who had asked charged all once more."""
+def test_who_asks_is_told_the_level_although_own_reports_come_late() -> None:
+    """Without an answer, who had asked charged all once more."""
     members = met(2, 20.0, 1_200.0)
     members.delay_s = 0.005
     assert members.ask(0, "g")
