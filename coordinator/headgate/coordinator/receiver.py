@@ -17,6 +17,7 @@ from headgate.coordinator.ledger.replay import (
     close_accounts,
     common_level,
     hear,
+    keeps_own,
     seen_by,
 )
 from headgate.coordinator.membership.bootstrap import TOLD_S, Moves
@@ -163,10 +164,11 @@ class ReportReceiver:
         for number, (key, (block, slot)) in zip(numbers, places.items(), strict=True):
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
-            since = min(block.doubtful_since.item(slot), self._silent_since)
-            block.doubtful_since[slot] = since
             opened = unknown.get(number)
-            if opened and block.guessed[slot] and key not in state.limits.strict:
+            if opened is None:
+                since = min(block.doubtful_since.item(slot), self._silent_since)
+                block.doubtful_since[slot] = since
+            elif block.guessed[slot] and key not in state.limits.strict:
                 bootstrap.ask_api(key, opened, now)
             bootstrap.begin(number, opened)
 
@@ -316,14 +318,13 @@ class ReportReceiver:
         of it is included.  While this agent is itself asking, the levels of members
         that tell them will include it (an observer asks nobody); one that tells none is
         asking, too, or left before it knew.  A ledger that will keep its own level
-        (decision 88) includes nothing of what it has not heard.
+        (`keeps_own`) includes nothing of what it has not heard.
         """
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None
         if rows.level is not None and not state.observing:
             tells = np.isfinite(rows.level[place.rows])
-            doubt = block.doubtful_since[place.slots]
-            keeps = np.isfinite(doubt) & (block.full_at[place.slots] < doubt)
+            keeps = keeps_own(block, place.slots)
             joined = np.isfinite(block.joining_until[place.slots])
             fresh = fresh & (joined | ~tells | keeps)
         slots = block.slots[place.slots][fresh]

@@ -14,7 +14,7 @@ from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.allocation.window import KNOWN_LAGS, UNSURE_LAGS
 from headgate.coordinator.config.configuration import HOLD
-from headgate.coordinator.ledger.replay import settle
+from headgate.coordinator.ledger.replay import keeps_own, settle
 from headgate.coordinator.table.arrays import LedgerBlock, compact
 from headgate.coordinator.table.one_or_many import chosen, lesser, single, some
 
@@ -64,26 +64,14 @@ class Recomputation:
             self.settle(block, slots, now)
             share_out(block, slots, on)
             numbers = block.number[slots].tolist()
-            answers, doubted = zip(*map(over.__getitem__, numbers), strict=True)
-            doubts = np.array(doubted)
+            answers = list(map(over.get, numbers))
+            absent = self._absent(block, slots, now)
             known = np.array([each is not None for each in answers])
-            # Nobody knows when a bucket overflowed that may have been full meanwhile.
-            # Any other is right once all counters are heard, whatever others tell.
-            absent = self._absent(block, slots, now) & doubts
-            known &= (
-                ~doubts
-                | (block.full_at[slots] >= block.doubtful_since[slots])
-                | absent.any(axis=0)
-            )
-            found = [
-                each
-                for each, takes in zip(answers, known, strict=True)
-                if takes and each
-            ]
+            known &= ~keeps_own(block, slots) | absent.any(axis=0)
+            both = zip(answers, known, strict=True)
+            if found := [each for each, takes in both if takes and each]:
+                self._take_levels(block, slots[known], found, absent[:, known], now)
             block.doubtful_since[slots] = inf
-            if found:
-                to = slots[known], found, doubts[known], absent[:, known]
-                self._take_levels(block, *to, now)
             # Nobody told a level: all agents are new and started at the stored level or
             # at the margin, or none heard the others.  What they spent since is charged
             # already; starting over now would give it back, a different amount to each.
@@ -100,7 +88,6 @@ class Recomputation:
         block: LedgerBlock,
         slots: Ints,
         answers: list[Answered],
-        doubts: Flags,
         absent: Flags,
         now: float,
     ) -> None:
@@ -108,7 +95,7 @@ class Recomputation:
 
         A new agent corrects its level by how far it was off when they answered, because
         whatever was charged since lowers both.  An agent that stood still or was cut
-        off (`doubts`) has meanwhile caught up with what they knew long ago, so it
+        off has meanwhile caught up with what they knew long ago, so it
         adopts the level itself, plus what that has earned since, less what it has
         spent beyond what they knew.  If it is lower, and members are silent of which
         others may have heard more (`absent`), that is expected of those until their
@@ -119,6 +106,7 @@ class Recomputation:
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
         level -= block.admitted[0, slots]
+        doubts = np.isfinite(block.doubtful_since[slots])
         change: Floats = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         members = np.count_nonzero(absent, axis=0)
@@ -132,10 +120,14 @@ class Recomputation:
         block.bucket_knows[slots] = False
 
     def _absent(self, block: LedgerBlock, slots: Ints, now: float) -> Flags:
-        """Return ``bool[A, K]``: rows of silent members; others may have heard more."""
+        """Return ``bool[A, K]``: rows of silent members; others may have heard more.
+
+        None of ledgers that began since: the levels that others tell include all.
+        """
         missing = self._state.detector.missing(now)
         numbers = [each.number for each in missing if each.silent]
-        return np.isin(block.member[:, slots], numbers)
+        doubts = np.isfinite(block.doubtful_since[slots])
+        return np.isin(block.member[:, slots], numbers) & doubts
 
     def _patience_s(self, now: float) -> float:
         """Return how long to distrust a round of answers that seems complete.

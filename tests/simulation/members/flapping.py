@@ -49,7 +49,20 @@ class Flapping:
         delay_s = self.chance.choice((0.004, 0.02, 0.06))
         self.members = Members(groups, self.number, delay_s=delay_s)
 
-    def spend(self) -> None:
+    def play(self, from_s: float = 5.0) -> list[float]:
+        """Return by how many units each agent's level is too high in the end.
+
+        Args:
+            from_s: When they begin to be cut off, at the earliest.
+        """
+        self._spend()
+        self._lose_the_bus(from_s)
+        self.members.run(28.0)
+        self.bucket.take(self.members.now, 0.0)
+        found = levels(self.members, range(self.number))
+        return [level - self.bucket.level for level in found]
+
+    def _spend(self) -> None:
         """Let two ask for much, and in half of the cases all for little."""
         members, chance = self.members, self.chance
         for n in range(self.number):
@@ -62,7 +75,7 @@ class Flapping:
             for n in range(self.number):
                 members.at(3.0 + chance.random(), partial(self._go_on, n, per_s))
 
-    def lose_the_bus(self, from_s: float = 5.0) -> None:
+    def _lose_the_bus(self, from_s: float) -> None:
         """Let them begin to be cut off, all at once or one after another."""
         gap_s = self.chance.choice((1.0, 3.0))
         together = self.chance.random() < 0.4

@@ -180,14 +180,7 @@ def test_agents_that_are_cut_off_again_and_again_charge_all_of_it_once(
     how: str, seed: int
 ) -> None:
     """They took levels in which some requests were missing, and others twice."""
-    world = Flapping(seed, how)
-    world.spend()
-    world.lose_the_bus()
-    world.members.run(28.0)
-    world.bucket.take(world.members.now, 0.0)
-    left = world.number * [world.bucket.level]
-    found = levels(world.members, range(world.number))
-    assert found == pytest.approx(left, abs=250.0)
+    assert max(map(abs, Flapping(seed, how).play())) < 250.0
 
 
 @pytest.mark.parametrize(
@@ -195,9 +188,10 @@ def test_agents_that_are_cut_off_again_and_again_charge_all_of_it_once(
     [
         ("late", 1),
         ("late", 8),
+        ("late", 11),
         ("deaf", 1),
         ("off", 26),
-        *thorough(("late", 11), ("late", 25)),
+        *thorough(("late", 25)),
     ],
 )
 def test_agents_that_are_cut_off_while_much_is_spent_charge_all_of_it_once(
@@ -208,14 +202,10 @@ def test_agents_that_are_cut_off_while_much_is_spent_charge_all_of_it_once(
     The bucket was full until then, so they can't know what it holds without the others.
     """
     world = Flapping(seed, how)
-    world.spend()
-    world.lose_the_bus(from_s=1.5)
-    world.members.run(28.0)
-    world.bucket.take(world.members.now, 0.0)
-    found = levels(world.members, range(world.number))
+    apart = world.play(from_s=1.5)
     flows_in = 3.0 * world.bucket.rate  # in a silence, while it seems full
-    assert world.bucket.level - flows_in < min(found)
-    assert max(found) < world.bucket.level + 250.0
+    assert -flows_in < min(apart)
+    assert max(apart) < 250.0
 
 
 def test_what_one_spent_and_told_while_another_heard_nothing_is_charged_once() -> None:
@@ -423,7 +413,7 @@ def test_what_others_spend_after_the_api_told_a_level_without_the_bus_is_charged
 
 @pytest.mark.parametrize("begins_s", [-1.0, 0.5, 2.5, 4.5])
 @pytest.mark.parametrize("large", [1.0, 5_900.0])
-def test_who_begins_about_then_with_a_level_of_the_api_charges_what_others_spent(
+def test_who_begins_around_an_outage_charges_what_the_level_of_the_api_lacks(
     large: float, begins_s: float
 ) -> None:
     """Levels that the API tells at first don't say what of others they include."""
@@ -462,10 +452,8 @@ def test_who_begins_about_then_with_a_level_of_the_api_charges_what_others_spent
     assert levels(members, range(3)) == pytest.approx(3 * [bucket.level], abs=25.0)
 
 
-def test_agents_that_start_one_after_another_do_not_ask_the_api_what_they_know() -> (
-    None
-):
-    """A thousand that are deployed at once would ask three times each."""
+def test_agents_that_start_one_after_another_ask_each_other_and_not_the_api() -> None:
+    """A thousand that are deployed at once would ask it three times each."""
     members = Members(configured(Group(id=1, name="g", limits=(limit(50.0),))), 1)
 
     def go_on(n: int) -> None:

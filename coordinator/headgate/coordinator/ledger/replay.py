@@ -248,6 +248,18 @@ def common_level(
     return lesser(block.belief[slots] + unseen + grown, block.burst[slots])
 
 
+def keeps_own(block: LedgerBlock, slots: Index) -> Flags:
+    """Return ``bool[K]``: in doubt, and yet right once all counters are heard.
+
+    Nobody knows when a bucket overflowed that may have been full meanwhile.  Any other
+    needs nothing of the levels that others tell
+    (docs/decisions/0088-a-level-is-taken-only-where-the-bucket-may-have-been-full.md).
+    """
+    since = block.doubtful_since[slots]
+    keeps: Flags = (since < inf) & (block.full_at[slots] < since)
+    return keeps
+
+
 def charge_own(
     block: LedgerBlock,
     slots: Index,
@@ -433,10 +445,10 @@ def _compare(
     agent what all expect, so the level that it reports is the common one.
     """
     # While own reports don't come back, nobody can tell what the sender knows of them.
-    lost: Flags = block.pending_at[slots] <= reported_at - HEARD_LAGS * lag_s
-    told = (said == said) & ~lost
-    # Without that, the level of an agent that spent a burst would seem to be higher by
-    # the burst than what the others tell of it (a lone cost of 1,100 units cost 500).
+    awaited: Flags = block.pending_at[slots] <= reported_at - HEARD_LAGS * lag_s
+    told = (said == said) & ~awaited
+    # Without `heard`, the level of an agent that spent a burst would seem to be higher
+    # by it than what the others tell of it (a lone cost of 1,100 units cost 500).
     heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
     seen = seen_by(block, slots, heard)
     off = said - common_level(block, slots, reported_at, seen)

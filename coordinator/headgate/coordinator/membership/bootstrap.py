@@ -427,13 +427,10 @@ class Bootstrap:
         """Forget the stored level of a ledger that has started from it."""
         self._stored.pop(key, None)
 
-    def finish(
-        self, now: float, patience_s: float = 0.0
-    ) -> dict[int, tuple[Answered | None, bool]]:
-        """Return the ledgers whose rounds are over, by number.
+    def finish(self, now: float, patience_s: float = 0.0) -> dict[int, Answered | None]:
+        """Return the ledgers whose rounds are over, by number, and others' answers.
 
-        For each, the others' answers, of which only the newest of each member counts,
-        and whether this agent's own level is in doubt.
+        Of these only the newest of each member counts.
 
         Args:
             now: Monotonic seconds.
@@ -444,11 +441,11 @@ class Bootstrap:
         if not over:
             return {}
         medians = self._medians()
-        result: dict[int, tuple[Answered | None, bool]] = {}
+        result: dict[int, Answered | None] = {}
         for number, each in over.items():
             answered, opened = medians.get(number), each.opened
             if answered is not None or opened is None or now >= opened.until:
-                result[number] = answered, opened is None
+                result[number] = answered
                 del self._rounds[number]
                 if answered is not None:  # the others' level includes more by now
                     self._told.pop(number, None)

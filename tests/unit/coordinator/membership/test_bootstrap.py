@@ -47,13 +47,13 @@ def asked(*numbers: int, answered: bool = True) -> Bootstrap:
 
 def apart(joining: Bootstrap) -> list[float | None]:
     """By how much this agent's own level was lower, once the round is over."""
-    return [known and known.apart for known, _ in joining.finish(10.0).values()]
+    return [known and known.apart for known in joining.finish(10.0).values()]
 
 
 def test_a_ledger_that_went_away_in_the_middle_of_a_round_is_not_told() -> None:
     joining = asked(5, 7)
     joining.forget(5)
-    assert joining.finish(10.0) == {7: (Answered(7.0, 9.5, 6.0), True)}
+    assert joining.finish(10.0) == {7: Answered(7.0, 9.5, 6.0)}
     assert not joining
 
 
@@ -64,7 +64,7 @@ def test_a_new_ledger_of_an_old_number_is_asked_for_anew() -> None:
     assert joining.finish(10.0) == {}
     joining.asked(2, np.array([5]), np.zeros(1), 9.0)
     joining.echoed(2, ready_at=20.0)
-    assert joining.finish(20.0) == {5: (None, True)}
+    assert joining.finish(20.0) == {5: None}
 
 
 def test_of_each_member_the_newest_answer_counts() -> None:
@@ -81,7 +81,7 @@ def test_of_each_member_the_newest_answer_counts() -> None:
         np.array([5]), np.array([-395.0]), np.array([9.0]), member=1, reported_at=9.6
     )
     expected = Answered(0.5 * (-395.0 - 390.0), 9.6, 0.5 * (9.0 - 390.0))
-    assert joining.finish(10.0) == {5: (expected, True)}
+    assert joining.finish(10.0) == {5: expected}
 
 
 def test_a_level_that_was_corrected_meanwhile_is_apart_by_so_much_less() -> None:
@@ -97,7 +97,7 @@ def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
     joining = asked(5, answered=False)
     joining.moved(Moves(np.array([5]), np.array([-40.0]), 30.0))
     if over:
-        assert joining.finish(10.0) == {5: (None, True)}
+        assert joining.finish(10.0) == {5: None}
     else:
         joining.forget(5)
     joining.begin(5, None)
@@ -105,7 +105,7 @@ def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
     level = np.array([7.0])
     joining.answer(np.array([5]), level, level - 1.0, member=1, reported_at=19.0)
     joining.echoed(2, ready_at=20.0)
-    assert joining.finish(20.0) == {5: (Answered(7.0, 19.0, 6.0), True)}
+    assert joining.finish(20.0) == {5: Answered(7.0, 19.0, 6.0)}
 
 
 def test_answers_count_in_a_round_that_never_ends() -> None:
@@ -116,7 +116,7 @@ def test_answers_count_in_a_round_that_never_ends() -> None:
         joining.answer(np.array([6]), level, level, member=n, reported_at=0.01 * n)
     level = np.array([-3.0])
     joining.answer(np.array([5]), level, level, member=1, reported_at=9.9)
-    assert joining.finish(10.0) == {5: (Answered(-3.0, 9.9, -3.0), True)}
+    assert joining.finish(10.0) == {5: Answered(-3.0, 9.9, -3.0)}
 
 
 @pytest.mark.parametrize("came_first", [True, False])
@@ -232,7 +232,7 @@ def test_many_answers_and_moves_count_as_one_by_one(
         assert joining.moved_by(number, until) == pytest.approx(moved)
     found = joining.finish(99.0)
     for number in range(4):
-        answered, _ = found[number]
+        answered = found[number]
         assert answered is not None
         assert answered.apart == pytest.approx(listed.apart(number))
 
