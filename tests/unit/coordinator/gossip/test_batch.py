@@ -212,7 +212,7 @@ def bus_of(coordinator: Coordinator) -> tuple[float, float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows_together", [1, *thorough(40), 1 << 13])
+@pytest.mark.parametrize("rows_together", [*thorough(1, 40), 1 << 13])
 def test_reports_heard_together_do_what_they_do_one_by_one(
     rows_together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
