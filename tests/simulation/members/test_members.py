@@ -1094,6 +1094,16 @@ def test_what_limits_inside_refuse_is_shown_as_attempted_until_they_are_gone() -
     assert attempted == counted <= 60.0  # those from before still ask
 
 
+@pytest.mark.parametrize("rate", [1.0 / 60.0, 5.0])
+def test_all_that_is_attempted_is_shown_however_little_is_allowed(rate: float) -> None:
+    members = Members(configured(Group(id=1, name="g", limits=(limit(rate, 5.0),))), 2)
+    admitted(members, {0: "g", 1: "g"}, 50.0, 6.0)
+    explained = members.all[1].coordinator.explain(1, "requests", members.now)
+    row = next(each for each in explained.agents if each.agent == "agent-0")
+    assert row.attempted == pytest.approx(50.0, rel=0.2)
+    assert row.demand < 2.5 * rate
+
+
 def test_a_maximum_of_a_calendar_limit_below_counts_as_its_limit() -> None:
     most = replace(limit(1e6), period="day", period_s=86_400.0, maximum=5.0 * 86_400.0)
     groups = (

@@ -94,7 +94,7 @@ def _rows(
                 agent=agent,
                 incarnation=incarnation,
                 demand=float(min(demand, cap)),
-                attempted=float(min(demand + block.beyond[line, slot], cap)),
+                attempted=float(demand + block.beyond[line, slot]),
                 share=inf if unlimited else float(shares[line]),
                 ceiling=inf if unlimited else float(shares[line] + spare),
                 refused=float(block.refused[line, slot]),

@@ -41,8 +41,9 @@ class AgentRow:
     Attributes:
         agent: Its id.
         incarnation: Its life.
-        demand: Attempted units/s; of groups inside, what their limits admit.
-        attempted: Attempted units/s, of groups inside, too.
+        demand: Attempted units/s that count for shares; of groups inside, what their
+            limits admit.
+        attempted: All attempted units/s, of groups inside, too.
         share: Allocated units/s.
         ceiling: Units/s that may go on for longer, as computed here.
         refused: Units refused since its incarnation began.
