@@ -230,6 +230,33 @@ def test_who_is_expected_to_spend_more_waits_for_what_the_others_spent(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("agents", [12, *thorough(20)])
+def test_what_one_was_expected_to_spend_is_spent_although_many_others_begin(
+    agents: int,
+) -> None:
+    """From then on it reports each admission, so its silence means none.
+
+    But it has to know that first.  Else each of the others admits a second request.
+    """
+    others = list(range(1, agents))
+    scenario = parse_scenario(
+        {
+            "seconds": 5,
+            "group": {"rate": 50.0, "burst": 100.0},
+            "agents": {"count": agents},
+            "demand": [
+                {"agents": [0], "rate": 150.0},
+                {"agents": others, "rate": 200.0, "from": 3},
+            ],
+        },
+        name="joined",
+    )
+    _, run = simulate(scenario, seed=1)
+    _, over, explained = over_explained(run, 0)
+    assert float((over - explained).max()) <= 0.0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [*thorough(0.0), 0.1])
 @pytest.mark.parametrize(
     ("rate", "burst", "cost", "agents"),

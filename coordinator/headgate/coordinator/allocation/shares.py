@@ -223,13 +223,25 @@ def _tell_apart(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) 
     horizon = greater(horizon, LAGS_PER_HORIZON * on.lag_s)
 
     block.quiet_s[slots] = quiet
-    block.at_once[block.lines(slots), slots] = at_once
+    _report_at_once(block, slots, at_once, on.now)
     block.margin[slots] = lesser(MARGIN_SIGMAS * root(whole * unsure_s), most)
     block.others_margin[slots] = lesser(MARGIN_SIGMAS * root(others * unsure_s), most)
     block.horizon[slots] = horizon
     part = usual[0] / greater(lesser(wanted, rate), 1e-200)
     block.fair_part[slots] = chosen(wanted > 0.0, part, 1.0)
     take_turns(block, slots, asked, on.age_s, heavy=demand[0] > NEAR * usual[0])
+
+
+def _report_at_once(
+    block: LedgerBlock, slots: Index, at_once: Flags, now: float
+) -> None:
+    """Set which agents report each admission, and since when, ``bool[A, K]``."""
+    lines = block.lines(slots)
+    begins = at_once & ~block.at_once[lines, slots]
+    if some(begins):
+        since = chosen(begins, now, block.at_once_since[lines, slots])
+        block.at_once_since[lines, slots] = since
+    block.at_once[lines, slots] = at_once
 
 
 def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> None:

@@ -104,7 +104,7 @@ def settle(
     paid = chosen(paying > 0.0, paid, 0.0)
     block.paid[slots] = greater(block.paid[slots], paid)
     block.payable[slots] = block.admitted[0, slots]
-    predicted_in_all = _predict(block, slots, elapsed, lately)
+    predicted_in_all = _predict(block, slots, elapsed, now, age_s)
     # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
     block.cut[slots] -= back
@@ -132,19 +132,25 @@ def settle(
 
 
 def _predict(
-    block: LedgerBlock, slots: Index, elapsed: Floats, lately: Floats
+    block: LedgerBlock,
+    slots: Index,
+    elapsed: Floats,
+    now: Floats | float,
+    age_s: float,
 ) -> Floats:
     """Let agents spend what is expected of them; return Σ of the others' by then.
 
     An agent that reports each admission at once is silent because there was none, so
-    what it was expected to spend before is given back while its last row is on its way.
+    what it was expected to spend before is given back: once it knows that it must, and
+    its row has had the time to come.
     """
     lines = block.lines(slots)
     rate = block.extrapolated_rate[lines, slots]
     predicted = block.predicted[lines, slots]
     fading = block.at_once[lines, slots] & (predicted != 0.0)
     if some(fading):
-        predicted = chosen(fading, predicted * lately, predicted)
+        fading &= block.at_once_since[lines, slots] < now - age_s
+        predicted = chosen(fading, predicted * faded(elapsed, age_s), predicted)
     grown = rate * elapsed
     # The others make the same prediction for this agent, from each counter they may
     # have.
