@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from headgate.api.apply.routes import router as apply_router
 from headgate.api.attachments.routes import router as attachments
@@ -21,6 +21,7 @@ from headgate.api.http.dependencies import Service, ServiceOf
 from headgate.api.http.guard import Guard
 from headgate.api.http.origins import OwnPagesOnly
 from headgate.api.http.response_headers import ResponseHeaders
+from headgate.api.http.undeclared import refuse_undeclared
 from headgate.api.invoices.folder import InvoiceFolder
 from headgate.api.invoices.routes import router as invoices_router
 from headgate.api.live.liveness import Presence
@@ -166,7 +167,12 @@ def _add_routes(app: FastAPI) -> None:
         events,
         invoices_router,
     ):
-        app.include_router(router, prefix="/api/v1", responses=problems.RESPONSES)
+        app.include_router(
+            router,
+            prefix="/api/v1",
+            dependencies=[Depends(refuse_undeclared)],
+            responses=problems.RESPONSES,
+        )
     for router in (
         pulsar_groups,
         pulsar_attach,

@@ -4,6 +4,7 @@
 that go in and out are re-exported here.
 """
 
+from headgate.coordinator.config.configuration import LEAST_PERIOD_S as LEAST_PERIOD_S
 from headgate.coordinator.config.configuration import LEAST_UNITS as LEAST_UNITS
 from headgate.coordinator.config.configuration import Attachment as Attachment
 from headgate.coordinator.config.configuration import Configuration as Configuration

@@ -1,10 +1,12 @@
 """Bad input on `/api/v1`: status and reason, and nothing else changes."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from tests.api.conftest import TIMEOUT_S
 
 from headgate.api import Addresses, ServerSettings, running
 
@@ -31,6 +33,7 @@ def limit(**fields: Any) -> dict[str, Any]:
 
 
 NUMBER = 'expected a number ≥ 0 or "unlimited"'
+PERIOD = "expected greater than or equal to 0.000001"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,11 @@ NUMBER = 'expected a number ≥ 0 or "unlimited"'
         (limit(burst=1e-300), "limits[0].burst", "expected 0 or at least 1e-09"),
         (limit(burst=0), "limits[0].burst", "expected > 0, got 0"),
         (limit(burst=-5), "limits[0].burst", NUMBER),
-        (limit(period_s=0), "limits[0].period_s", "expected greater than 0"),
+        (limit(period_s=0), "limits[0].period_s", PERIOD),
+        # Per second that would be infinite, in every agent.
+        (limit(period_s=1e-320), "limits[0].period_s", PERIOD),
+        (limit(rate=9e18, period_s=1e-290), "limits[0].period_s", PERIOD),
+        (limit(samples=5, window_s=1e-320), "limits[0].window_s", PERIOD),
         (
             limit(period_s=1e9),
             "limits[0].period_s",
@@ -83,18 +90,20 @@ NUMBER = 'expected a number ≥ 0 or "unlimited"'
         (
             {"limits": [{"dimension": f"d{n}", "rate": 1} for n in range(65)]},
             "limits",
-            None,
+            "expected at most 64 items, got 65",
         ),
         ({"colour": "red"}, "colour", "unknown field"),
-        ({"weight": 0}, "weight", "expected greater than 0"),
+        ({"weight": 0}, "weight", "expected greater than or equal to 0.000000001"),
+        ({"weight": 1e-320}, "weight", "expected greater than or equal to 0.000000001"),
         ({"weight": "heavy"}, "weight", "expected a valid number"),
         ({"mode": "lenient"}, "mode", "expected 'balanced' or 'strict'"),
         ({"soft_threshold": 1.5}, "soft_threshold", "expected less than or equal to 1"),
         ({"may_owe": "yes"}, "may_owe", "expected a valid boolean"),
         ({"parent": 7}, "parent", "expected a valid string"),
         ({"name": "other"}, "name", None),
-        ([], "body", None),
-        ("gold", "body", None),
+        ({"limits": [7]}, "limits[0]", "expected an object"),
+        ([], "body", "expected an object"),
+        ("gold", "body", "expected an object"),
     ],
 )
 def test_a_wrong_field_is_named_with_what_was_expected(
@@ -143,6 +152,146 @@ def test_a_broken_body_is_refused(
         answer = rest.put("/groups/gold", content=text, headers=JSON)
     assert answer.status_code == (422 if text == b"" else 400)
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"[" * 100_000, "expected fewer levels of nesting"),
+        (b"9" * 5000, "expected integers of at most 4300 digits"),
+        (b'"\xff"', "expected UTF-8"),
+        (b"{", "expected a JSON body"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(
+    rest: httpx.Client, text: bytes, reason: str
+) -> None:
+    answer = rest.put("/groups/gold", content=text, headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (400, reason)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "field", "reason"),
+    [
+        ("PUT", "/attachments", {"subject": {}, "group": "g"}, "subject", "1 item"),
+        (
+            "PUT",
+            "/overrides",
+            {"group": "gold", "factor": 2, "until": "2030-01-01T00:00:00"},
+            "until",
+            "expected a time zone, such as Z or +01:00",
+        ),
+        ("GET", "/overview?standing=odd", None, "standing", "expected 'over', 'near',"),
+    ],
+)
+def test_a_refusal_is_told_in_the_words_of_the_api(
+    rest: httpx.Client, verb: str, path: str, body: Any, field: str, reason: str
+) -> None:
+    answer = rest.request(verb, path, json=body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert error["reason"].startswith("expected")
+    assert reason in error["reason"]
+
+
+def test_an_explanation_of_what_is_not_limited_names_group_and_dimension(
+    rest: httpx.Client,
+) -> None:
+    query = {"dimension": "nosuch"}
+    deadline = time.monotonic() + TIMEOUT_S
+    while (
+        answer := rest.get("/groups/gold/explain", params=query)
+    ).status_code == 429:  # until the live view has started
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "limit of nosuch in group 'gold' does not exist"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"limits": None}, "limits"),
+        ({"weight": None}, "weight"),
+        ({"offered_to": None}, "offered_to"),
+        (
+            {"limits": [{"dimension": "requests", "period_s": None}]},
+            "limits[0].period_s",
+        ),
+        ({"limits": [{"dimension": "requests", "maximum": None}]}, "limits[0].maximum"),
+    ],
+)
+def test_null_is_refused_where_it_would_change_nothing(
+    rest: httpx.Client, unchanged: Any, body: Any, field: str
+) -> None:
+    with unchanged():
+        answer = rest.patch("/groups/gold", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {
+            "field": field,
+            "reason": "expected a value; omit it to keep the present one",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "reason"),
+    [
+        ("POST", "/apply?dryrun=true", "expected only dry_run in the query"),
+        (
+            "POST",
+            "/revisions/0/rollback?dryrun=1",
+            "expected only dry_run in the query",
+        ),
+        ("PUT", "/groups/new?dry_run=true", "expected nothing in the query"),
+        ("PATCH", "/groups/gold?dry_run=true", "expected nothing in the query"),
+        (
+            "DELETE",
+            "/overrides?group=gold&dim=requests",
+            "expected only dimension, group in the query",
+        ),
+    ],
+)
+def test_a_change_with_an_unknown_query_parameter_is_refused(
+    rest: httpx.Client, unchanged: Any, verb: str, path: str, reason: str
+) -> None:
+    with unchanged():
+        answer = rest.request(verb, path, json={})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] in {"dryrun", "dry_run", "dim"}
+    assert error["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("POST", "/revisions/0/rollback"),
+        ("DELETE", "/groups/gold"),
+        ("PUT", "/namespaces/acme/orders"),
+    ],
+)
+@pytest.mark.parametrize("body", [{"dry_run": True}, [1], "true"])
+def test_a_body_that_would_be_ignored_is_refused(
+    rest: httpx.Client, unchanged: Any, verb: str, path: str, body: Any
+) -> None:
+    with unchanged():
+        answer = rest.request(verb, path, json=body)
+    assert answer.status_code == 422
+
+
+def test_a_rollback_names_where_its_parameters_go(rest: httpx.Client) -> None:
+    answer = rest.post("/revisions/0/rollback", json={"dry_run": True})
+    assert answer.json()["errors"] == [
+        {"field": "body", "reason": "expected none; dry_run goes into the query"}
+    ]
+    for body in (b"", b"{}", b" {} "):
+        answer = rest.post(
+            "/revisions/0/rollback?dry_run=true", content=body, headers=JSON
+        )
+        assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/xml", "json"])

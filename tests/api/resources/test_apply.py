@@ -31,6 +31,9 @@ QUOTAS: dict[str, Any] = {
     "settings": {"dispatchThrottlingRateInMsg": "100"},
 }
 
+LIMIT = {"dimension": "requests", "rate": 5}
+POLICY = {"level": "namespace", "target": "acme/orders", "kind": "publish"}
+
 YAML = """
 # quotas.yaml
 tenants: {acme: , beta: {admin_roles: [root]}}
@@ -304,6 +307,52 @@ def test_a_thousand_things_are_made_moved_and_pruned_as_a_few_are(
 
 
 @pytest.mark.parametrize(
+    ("quotas", "field", "reason"),
+    [
+        (
+            {"groups": {"g": {"limits": [{**LIMIT, "period_s": 1e-320}]}}},
+            "groups.g.limits[0].period_s",
+            "expected greater than or equal to 0.000001",
+        ),
+        (
+            {"groups": {"g": {"weight": 1e-320}}},
+            "groups.g.weight",
+            "expected greater than or equal to 0.000000001",
+        ),
+        (
+            {"policies": [{**POLICY, "policy": {"messages": 5, "period_s": 1e-320}}]},
+            "policies[0].policy.period_s",
+            "expected greater than or equal to 0.000001",
+        ),
+        ([], "body", "expected an object"),
+        ({"groups": {"g": []}}, "groups.g", "expected an object"),
+        (
+            {"settings": {f"k{n}": None for n in range(101)}},
+            "settings",
+            "expected at most 100 items, got more",
+        ),
+    ],
+)
+def test_a_wrong_place_in_a_file_is_named_with_what_was_expected(
+    rest: httpx.Client, unchanged: Any, quotas: Any, field: str, reason: str
+) -> None:
+    with unchanged():
+        answer = rest.post("/apply", json=quotas)
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"field": field, "reason": reason}]
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+def test_a_file_with_a_number_that_is_too_long_is_refused_in_plain_words(
+    rest: httpx.Client, kind: str
+) -> None:
+    headers = {"Content-Type": f"application/{kind}"}
+    answer = rest.post("/apply", content=b"9" * 5000, headers=headers)
+    expected = f"{kind.upper()}: expected integers of at most 4300 digits"
+    assert (answer.status_code, answer.json()["detail"]) == (400, expected)
+
+
+@pytest.mark.parametrize(
     ("parents", "status", "detail"),
     [
         ({"a": "b", "b": "c", "c": "a"}, 409, "would be part of itself"),
@@ -325,3 +374,4 @@ def test_a_tree_that_can_not_be_is_refused(
         answer = rest.post("/apply", json={"groups": groups})
     assert answer.status_code == status, answer.text
     assert detail in answer.json()["detail"]
+    assert not answer.json()["detail"].startswith("parent: group")

@@ -126,6 +126,43 @@ def test_an_override_that_means_nothing_is_refused(
     assert answer.json()["errors"][0]["field"] == field
 
 
+def test_an_override_of_a_dimension_that_its_group_does_not_limit_is_refused(
+    rest: httpx.Client, unchanged: Any
+) -> None:
+    reason = "group 'gold' limits only requests, tokens"
+    wanted = {"group": "gold", "dimension": "bytes", "factor": 2}
+    with unchanged():
+        answer = put(rest, dimension="bytes", factor=2, for_s=10)
+        applied = rest.post("/apply", json={"overrides": [{**wanted, "for_s": 10}]})
+    assert (answer.status_code, applied.status_code) == (422, 422)
+    assert answer.json()["errors"] == [{"field": "dimension", "reason": reason}]
+    assert applied.json()["errors"] == [
+        {"field": "overrides[0].dimension", "reason": reason}
+    ]
+    rest.put("/groups/bare", json={})
+    nothing = put(rest, group="bare", dimension="bytes", factor=2, for_s=10)
+    assert nothing.json()["detail"] == "dimension: group 'bare' limits nothing"
+
+
+def test_a_file_may_bring_a_limit_and_its_override(rest: httpx.Client) -> None:
+    override = {"group": "new", "dimension": "bytes", "factor": 2, "for_s": 10}
+    limits = [{"dimension": "bytes", "rate": 5, "scope": "node"}]
+    quotas = {"groups": {"new": {"limits": limits}}, "overrides": [override]}
+    answer = rest.post("/apply", json=quotas)
+    assert answer.status_code == 200, answer.text
+
+
+def test_an_export_leaves_out_an_override_whose_limit_was_removed(
+    rest: httpx.Client,
+) -> None:
+    put(rest, dimension="requests", factor=2, for_s=100)
+    put(rest, dimension="tokens", factor=3, for_s=100)
+    assert rest.put("/groups/gold", json={"limits": [TOKENS]}).is_success
+    exported = rest.get("/export").json()
+    assert [each["dimension"] for each in exported["overrides"]] == ["tokens"]
+    assert rest.post("/apply", json=exported).is_success
+
+
 def test_an_override_of_an_unknown_group_is_a_404(
     rest: httpx.Client, unchanged: Any
 ) -> None:

@@ -135,3 +135,38 @@ def test_only_an_agents_own_token_says_that_it_lives(
         assert present(client, admin) == [{"agent": "agent-1", "incarnation": 1}]
         says("one", 2)
         assert present(client, admin) == [{"agent": "agent-1", "incarnation": 2}]
+
+
+def test_a_stream_of_a_group_that_does_not_exist_is_refused(
+    settings: ServerSettings,
+) -> None:
+    with (
+        running(settings) as addresses,
+        httpx.Client(base_url=addresses.api, timeout=TIMEOUT_S) as client,
+    ):
+        query = {"group": "nosuch"}
+        with client.stream("GET", "/api/v1/events", params=query) as stream:
+            assert stream.status_code == 404
+            stream.read()
+            assert stream.json()["detail"] == "group 'nosuch' does not exist"
+
+
+def test_a_stream_of_a_group_says_when_that_is_deleted_and_ends(
+    settings: ServerSettings,
+) -> None:
+    with (
+        running(settings) as addresses,
+        httpx.Client(base_url=addresses.api, timeout=TIMEOUT_S) as client,
+    ):
+        assert client.put("/api/v1/groups/gold", json={}).is_success
+        query = {"group": "gold"}
+        with client.stream("GET", "/api/v1/events", params=query) as stream:
+            lines = stream.iter_lines()
+            assert "event: group" in lines
+            assert client.delete("/api/v1/groups/gold").is_success
+            deadline = time.monotonic() + TIMEOUT_S
+            rest: list[str] = []
+            for line in lines:
+                rest.append(line)
+                assert time.monotonic() < deadline
+        assert "event: gone" in rest

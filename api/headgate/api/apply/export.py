@@ -60,6 +60,7 @@ def exported(session: Session) -> dict[str, object]:
         "overrides": [
             _override(key, document)
             for key, document in by_kind.get("override", {}).items()
+            if _has_limit(key, by_kind.get("group", {}))
         ],
     }
     return {name: found for name, found in whole.items() if found}
@@ -102,3 +103,10 @@ def _override(key: str, document: Mapping[str, object]) -> dict[str, object]:
         "reason": document["reason"],
     }
     return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def _has_limit(key: str, groups: Mapping[str, Mapping[str, object]]) -> bool:
+    """Tell whether an override has a limit to change; it may have been removed."""
+    group, dimension = override_parts(key)
+    limits = cast("list[Mapping[str, object]]", groups[group]["limits"])
+    return not dimension or any(each["dimension"] == dimension for each in limits)

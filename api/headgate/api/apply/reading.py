@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from headgate.api.apply.parsing import TooLarge, parse_json, parse_yaml
 from headgate.api.apply.schemas import Quotas
-from headgate.api.http.problems import field_and_reason
+from headgate.api.http.problems import field_and_reason, reason_unread
 from headgate.api.values.errors import Invalid
 
 MAX_TOLD = 20
@@ -36,7 +36,7 @@ def _quotas(raw: bytes, *, is_yaml: bool) -> Quotas:
     except TooLarge as error:
         raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
     except (ValueError, yaml.YAMLError) as error:
-        where = str(error).replace("\n", " ")[:200]
+        where = reason_unread(error) or str(error).replace("\n", " ")[:200]
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"{language}: {where}") from error
     try:
         return Quotas.model_validate({} if content is None else content)

@@ -14,7 +14,11 @@ from headgate.api.attachments.subjects import (
     subject_of_key,
 )
 from headgate.api.groups.schemas import GroupBody
-from headgate.api.overrides.service import override_document, override_key
+from headgate.api.overrides.service import (
+    check_limited,
+    override_document,
+    override_key,
+)
 from headgate.api.policies.broker import KEYS
 from headgate.api.policies.service import checked_target, policy_key
 from headgate.api.store import Author, Change, Document
@@ -40,6 +44,10 @@ def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[ChangeS
         _add_prunings(change.session, target)
     _require_rights(author, target)
     put_in_place(change, target)
+    for index, override in enumerate(quotas.overrides):
+        if ("override", override_key(override.group, override.dimension)) in target:
+            field = f"overrides[{index}].dimension"
+            check_limited(change.session, override, field)
     return [ChangeShown.model_validate(item) for item in change.recorded]
 
 

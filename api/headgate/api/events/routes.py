@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from headgate.api.groups.service import find_group
 from headgate.api.http.dependencies import Service, ServiceOf, TenantsOf
 from headgate.api.live.schemas import agents_shown
 from headgate.api.observing.observing import Observing, observing_of
@@ -88,6 +89,7 @@ async def get_events(
 
     def use() -> BaseModel:
         assert group is not None
+        _require_group(service, None, group)  # it may have been deleted
         return group_use_shown(group, service.watch.revision, observing.newest())
 
     def agents() -> BaseModel:
@@ -104,7 +106,7 @@ async def get_events(
         await run_in_threadpool(limits)  # an unknown tenant is refused at once
         stream = _stream(service, "tenant", limits)
     elif group is not None:
-        await run_in_threadpool(_require_visible, service, tenants, group)
+        await run_in_threadpool(_require_group, service, tenants, group)
         stream = _stream(service, "group", use)
     elif view == "agents":
         if tenants is not None:
@@ -135,10 +137,10 @@ class _CountedStream(StreamingResponse):
             self._observing.streams -= 1
 
 
-def _require_visible(service: Service, tenants: Tenants, group: str) -> None:
-    if tenants is not None:
-        with service.store.reading() as session:
-            require_visible(session, tenants, group)
+def _require_group(service: Service, tenants: Tenants, group: str) -> None:
+    with service.store.reading() as session:
+        require_visible(session, tenants, group)
+        find_group(session, group)
 
 
 async def _stream(

@@ -14,6 +14,12 @@ from headgate.coordinator.config.configuration import (
     Limit,
 )
 
+KEEP = "expected a value; omit it to keep the present one"
+"""Why null is refused where a patch would ignore it."""
+
+_NEVER_NULL = ("period_s", "time_zone", "minimum", "maximum")
+"""Members of a limit that are never shown as null; the others may be sent back so."""
+
 
 def limits_of(body: GroupBody) -> list[Limit]:
     """Return the limits that a group asks for.
@@ -74,8 +80,8 @@ def merged_limits(
     """Return `present` with `patches` applied; a rate of null removes a limit.
 
     Raises:
-        Invalid: A patch without a rate is for a limit that does not exist, or a limit
-            would have members that exclude each other.
+        Invalid: A patch without a rate is for a limit that does not exist, a limit
+            would have members that exclude each other, or one would be null.
     """
     limits = {(limit.dimension, limit.scope): limit for limit in present}
     for index, patch in enumerate(patches):
@@ -83,6 +89,7 @@ def merged_limits(
         if "rate" in patch.model_fields_set and patch.rate is None:
             limits.pop(key, None)
             continue
+        _refuse_nulls(patch, f"limits[{index}]")
         given = patch.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         old = limits.get(key)
         if old is None and patch.rate is None:
@@ -103,3 +110,9 @@ def merged_limits(
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise Invalid(f"limits[{index}]", reason) from error
     return list(limits.values())
+
+
+def _refuse_nulls(patch: LimitPatch, at: str) -> None:
+    for field in _NEVER_NULL:
+        if field in patch.model_fields_set and getattr(patch, field) is None:
+            raise Invalid(f"{at}.{field}", KEEP)

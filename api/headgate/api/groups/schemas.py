@@ -9,6 +9,7 @@ from pydantic.config import JsonDict
 from headgate.api.values.quantities import Quantity, ShownQuantity, quantity
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import (
+    LEAST_PERIOD_S,
     MOST_SLOTS,
     NOMINAL_PERIOD_S,
     UNLIMITED,
@@ -33,6 +34,9 @@ MAX_PERIOD_S = 366 * 86_400.0
 MAX_WEIGHT = 1e9
 """Beyond this the shares of light siblings are lost in rounding."""
 
+LEAST_WEIGHT = 1e-9
+"""A far lighter group would get a share of zero, and others an infinite one."""
+
 _EXAMPLE: JsonDict = {
     "limits": [{"dimension": "requests", "rate": 1000.0, "burst": 1000.0}]
 }
@@ -46,8 +50,10 @@ KAFKA_WINDOW_S = 1.0
 MAX_SAMPLES = 1_000_000
 """Most samples; a burst that holds days of quota is not a burst."""
 
-PeriodS = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
-Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
+PeriodS = Annotated[
+    float, Field(ge=LEAST_PERIOD_S, le=MAX_PERIOD_S, allow_inf_nan=False)
+]
+Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=MAX_WEIGHT, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
 Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]

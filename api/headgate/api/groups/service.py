@@ -6,7 +6,7 @@ from typing import cast
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.groups.limits import limits_of, merged_limits
+from headgate.api.groups.limits import KEEP, limits_of, merged_limits
 from headgate.api.groups.schemas import (
     GroupBody,
     GroupPage,
@@ -176,10 +176,10 @@ def patch_group(
     row = find_group(change.session, name)
     precondition.check(row.revision)
     present = body_of(get_group(change.session, name))
-    given = patch.model_dump(exclude_unset=True, exclude={"limits"})
-    for field, value in given.items():
+    given = {name: getattr(patch, name) for name in patch.model_fields_set}
+    for field, value in sorted(given.items()):
         if value is None and field not in _MAY_BE_NULL:
-            raise Invalid(field, "expected a value; omit it to keep the present one")
+            raise Invalid(field, KEEP)
     limits = merged_limits(present.limits, patch.limits or [])
     return _write(
         change, row, name, present.model_copy(update={**given, "limits": limits})
@@ -304,7 +304,7 @@ def _check_tree(session: Session) -> None:
         while above is not None:
             if above in path:
                 name = found[above].name
-                raise Conflict(f"parent: group {name!r} would be part of itself")
+                raise Conflict(f"group {name!r} would be part of itself")
             path.append(above)
             if len(path) > MAX_DEPTH:
                 raise Invalid(

@@ -5,6 +5,8 @@ This module and the routes are the only places that know status codes.
 
 import json
 import logging
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from math import ceil
@@ -44,6 +46,23 @@ MAX_FIELD = 80
 
 RETRY_AFTER_S = 1
 """When to come back after the database was too busy; it waited 10 s already."""
+
+_UNREAD = "There was an error parsing the body"
+"""What FastAPI says of a body that Python fails to read, though it may be JSON."""
+
+_WORDING = re.compile(r"^\w+ should (be|have|match) ")
+"""How pydantic begins, whatever kind of value it is about."""
+
+_OWN_REASONS = {
+    "extra_forbidden": "unknown field",
+    "missing": "expected a value, but it is missing",
+    "model_type": "expected an object",
+    "model_attributes_type": "expected an object",
+    "dict_type": "expected an object",
+    "invalid_key": "expected text as the key",
+    "timezone_aware": "expected a time zone, such as Z or +01:00",
+}
+"""Reasons in place of those of pydantic that speak of Python rather than JSON."""
 
 _STATUSES: tuple[tuple[type[Refused], HTTPStatus, HTTPStatus], ...] = (
     (Invalid, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.PRECONDITION_FAILED),
@@ -138,6 +157,17 @@ def field_and_reason(item: Mapping[str, object]) -> tuple[str, str]:
     return _field(item), _reason(item)
 
 
+def reason_unread(error: BaseException | None) -> str:
+    """Return what was expected of a body that made Python fail; empty if unknown."""
+    if isinstance(error, RecursionError):
+        return "expected fewer levels of nesting"
+    if isinstance(error, UnicodeDecodeError):
+        return "expected UTF-8"
+    if "integer string conversion" in str(error):
+        return f"expected integers of at most {sys.get_int_max_str_digits()} digits"
+    return ""
+
+
 def _json(
     content: Mapping[str, object],
     status: int,
@@ -179,7 +209,9 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = str(error.detail)
-    if detail == HTTPStatus(error.status_code).phrase:
+    if detail == _UNREAD:
+        detail = reason_unread(error.__cause__) or "expected a JSON body"
+    elif detail == HTTPStatus(error.status_code).phrase:
         detail = f"{request.method} {request.url.path[:MAX_FIELD]}: {detail.lower()}"
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (
@@ -233,11 +265,9 @@ def _field(item: Mapping[str, object]) -> str:
 
 
 def _reason(item: Mapping[str, object]) -> str:
-    kind = item.get("type")
-    if kind == "extra_forbidden":
-        return "unknown field"
-    if kind == "missing":
-        return "expected a value, but it is missing"
-    reason = str(item.get("msg", "not acceptable"))
-    reason = reason.removeprefix("Value error, ")
-    return reason.replace("Input should be", "expected")
+    own = _OWN_REASONS.get(str(item.get("type")))
+    if own is not None:
+        return own
+    reason = str(item.get("msg", "not acceptable")).removeprefix("Value error, ")
+    reason = _WORDING.sub("expected ", reason, count=1)
+    return reason.replace(" after validation, not ", ", got ")

@@ -99,4 +99,10 @@ def get_explanation(
     try:
         return explanation_shown(observer.explain(group_id, dimension))
     except KeyError:
-        raise NotFound("live limit of the cluster", dimension) from None
+        raise _unused(name, dimension, limited=bool(scopes)) from None
+
+
+def _unused(group: str, dimension: str, *, limited: bool) -> NotFound:
+    if limited:  # since a moment ago: the live view follows a change within a second
+        return NotFound(f"live use of {dimension} in group", group)
+    return NotFound(f"limit of {dimension} in group", group)

@@ -15,7 +15,7 @@ from headgate.api.overrides.schemas import (
 )
 from headgate.api.rights.visibility import Tenants, visible_groups
 from headgate.api.store import Author, Change, Store
-from headgate.api.store.tables import GroupRow, OverrideRow
+from headgate.api.store.tables import GroupRow, LimitRow, OverrideRow
 from headgate.api.values.body_paths import place_of, place_text
 from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.names import checked_dimension
@@ -67,12 +67,33 @@ def put_override(
     Raises:
         NotFound: The group does not exist.
         Outdated: The override does not match `precondition`.
-        Invalid: It has neither or both of factor and rate, or of the two ends.
+        Invalid: It has neither or both of factor and rate, or of the two ends, or
+            there is no limit that it could change.
     """
     document = override_document(wanted)
     key = override_key(wanted.group, wanted.dimension)
     precondition.check(_revision(change.session, key))
-    return _shown(write_override(change, key, document))
+    row = write_override(change, key, document)
+    check_limited(change.session, wanted, "dimension")
+    return _shown(row)
+
+
+def check_limited(session: Session, wanted: OverridePut, field: str) -> None:
+    """Check that the group of an override limits its dimension.
+
+    Raises:
+        Invalid: It does not; the reason is that of `field`.
+    """
+    limited = limited_dimensions(session, wanted.group)
+    if wanted.dimension is not None and wanted.dimension not in limited:
+        only = f"only {', '.join(limited)}" if limited else "nothing"
+        raise Invalid(field, f"group {wanted.group!r} limits {only}")
+
+
+def limited_dimensions(session: Session, group: str) -> list[str]:
+    """Return what a group limits, in order; nothing if it does not exist."""
+    query = select(LimitRow.dimension).join(GroupRow).where(GroupRow.name == group)
+    return sorted(set(session.scalars(query)))
 
 
 def override_document(wanted: OverridePut) -> dict[str, object]:

@@ -10,7 +10,7 @@ from headgate.api.live.snapshot import ClusterSnapshot, Pressure, Use
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
 from headgate.api.values.quantities import restored
 
-Standing = Pressure | Literal["idle"]
+Standing = Literal[Pressure, "idle"]
 """``idle``: no agent uses the limit at the moment."""
 
 RANK: dict[Standing, int] = {"over": 0, "near": 1, "calm": 2, "idle": 3}

@@ -10,6 +10,7 @@ from headgate.api.overview.entries import OverviewRow
 from headgate.api.overview.overview import GroupRows, Window
 from headgate.api.overview.tenant_limits import LimitedSubject, TenantGroups
 from headgate.api.values.quantities import shown
+from headgate.coordinator.config.configuration import Period
 from headgate.coordinator.explain.views import MemberState
 
 
@@ -93,6 +94,7 @@ class UseShown(BaseModel):
     dimension: str
     rate: Rate = Field(description="Units per period.")
     period_s: float
+    period: Period | None = Field(description="Calendar period; null: a steady rate.")
     burst: Rate
     standing: Literal["over", "near", "calm", "idle"]
     admitted: float
@@ -255,6 +257,7 @@ def _use(use: Use) -> UseShown:
         dimension=use.dimension,
         rate=shown(use.rate),
         period_s=use.period_s,
+        period=use.period,
         burst=shown(use.burst),
         standing=use.pressure,
         admitted=use.admitted_per_s,

@@ -1,10 +1,10 @@
 """Schemas of a rate policy: request, response and snapshot."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.groups.schemas import MAX_PERIOD_S
+from headgate.api.groups.schemas import PeriodS
 from headgate.api.values.quantities import Quantity
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import UNLIMITED
@@ -16,8 +16,6 @@ Kind = Literal[
 ]
 """The operation a policy throttles; `subscribe` counts subscribes of one consumer."""
 
-Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
-
 
 class Policy(Body):
     """A rate of messages and one of bytes, which apply to each topic separately."""
@@ -26,7 +24,7 @@ class Policy(Body):
         default=UNLIMITED, description="Messages per period; for `subscribe`, attempts."
     )
     bytes: Quantity = Field(default=UNLIMITED, description="Bytes per period.")
-    period_s: Period = 1.0
+    period_s: PeriodS = 1.0
     relative_to_publish_rate: bool = Field(
         default=False, description="Add the current publish rate to the rates."
     )

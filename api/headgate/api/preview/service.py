@@ -82,7 +82,7 @@ def _compared(
         refused_before_per_s=refused,
         refused_after_per_s=after,
         agents=[] if use is None else _agents(use, rate),
-        sentence=_sentence(demand, refused, after),
+        sentence=_sentence(use, after),
     )
 
 
@@ -107,11 +107,24 @@ def _agents(use: Use, rate: float) -> list[AgentPreview]:
     return rows[:MAX_AGENTS]
 
 
-def _sentence(demand: float, refused: float, after: float) -> str:
-    if demand == 0:
+def _sentence(use: Use | None, after: float) -> str:
+    if use is None or not use.agents:
         return "No agent uses it now."
-    part = f"{after:.3g} of the {demand:.3g} units/s attempted now would be refused"
-    return f"{part}; {refused:.3g} are refused now."
+    if use.demand_per_s == 0:
+        return "Its callers ask for nothing at present."
+    return (
+        f"{_told(after)} of the {_told(use.demand_per_s)} units/s attempted now would "
+        f"be refused; {_told(use.refused_per_s)} are refused now."
+    )
+
+
+def _told(units: float) -> str:
+    """Return a number as people read it.
+
+    >>> _told(2_524.4), _told(0.1234), _told(3e9)
+    ('2,520', '0.123', '3,000,000,000')
+    """
+    return f"{float(f'{units:.3g}'):,.15g}"
 
 
 def _attachments(session: Session, group_id: int) -> int:

@@ -51,6 +51,10 @@ LEAST_UNITS = 1e-9
 """Smallest rate (units per period) and burst (units) above zero: far below one in a
 lifetime, and far above what underflows to zero when it is multiplied by others."""
 
+LEAST_PERIOD_S = 1e-6
+"""Shortest length of a period, seconds: with a far shorter one, what flows in within a
+second would be infinite."""
+
 IN_FLIGHT = "slots_in_flight"
 """Used in place of a dimension where a group's `slots` are meant; no limit can have
 this dimension."""
@@ -134,9 +138,10 @@ class Limit:
                 )
         if self.rate > 0 and self.burst <= 0:
             raise InvalidConfiguration("burst", "expected > 0, got 0")
-        if not (isfinite(self.period_s) and self.period_s > 0):
+        if not (isfinite(self.period_s) and self.period_s >= LEAST_PERIOD_S):
             raise InvalidConfiguration(
-                "period_s", f"expected a finite number > 0, got {self.period_s}"
+                "period_s",
+                f"expected a finite number ≥ {LEAST_PERIOD_S}, got {self.period_s}",
             )
         if self.minimum > self.maximum:
             raise InvalidConfiguration("minimum", "expected ≤ maximum")

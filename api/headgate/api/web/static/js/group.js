@@ -245,7 +245,7 @@ export function groupPage(root, query, name, opened = "") {
   const saved = (event) => { if (event.detail === name) load(); };
   document.addEventListener("groupsaved", saved);
   // A change between the first answer and the begin of the stream is told by neither: ask again then.
-  let unfollow = follow({ group: name }, { group: heard, revision: load, hello: load });
+  let unfollow = follow({ group: name }, { group: heard, revision: load, hello: load, gone: load });
   load();
   showRange(when.range());
   return {
