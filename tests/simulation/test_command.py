@@ -112,8 +112,11 @@ def test_people_get_a_table(file: str) -> None:
     ("arguments", "message"),
     [
         ((), "FILE.toml: expected a scenario file"),
-        (("absent.toml",), "absent.toml: expected a readable file"),
-        (("absent",), "absent: expected a readable file"),
+        (
+            ("absent.toml",),
+            "absent.toml: expected a scenario file, or a name that --list shows",
+        ),
+        (("absent",), "absent: expected a scenario file, or a name that --list shows"),
         (("{file}", "--strategy", "best"), "--strategy: expected one of headgate"),
         (("{file}", "--seeds", "5-1"), "--seeds: expected 1 to"),
         (("{file}", "--seeds", "one"), "--seeds: expected A-B"),
@@ -138,7 +141,7 @@ def test_a_mistake_in_the_file_exits_with_2(tmp_path: Path) -> None:
     path.write_text(SCENARIO.replace("count = 3", "count = 0"), encoding="utf-8")
     result = run(str(path))
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"{path}: agents.count: expected")
+    assert result.stderr.startswith(f"headgate: {path}: agents.count: expected")
 
 
 def test_a_broken_invariant_exits_with_1(

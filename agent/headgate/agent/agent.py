@@ -346,8 +346,8 @@ class Agent:
                 # Then callers may use all that nobody else needs from the first request
                 # on, not only the tenth that is safe for one agent of many.
                 runtime.met.wait(MEET_S)
-        elif watch.wrong_address and not self._parents:
-            raise InvalidSetting(f"url: {watch.wrong_address}")
+        elif watch.wrong_setting and not self._parents:
+            raise InvalidSetting(watch.wrong_setting)
 
     def _use_of(self, group_id: int, dimension: str) -> float | None:
         """Return the units/s that all agents attempt under a limit; None if unknown."""

@@ -84,8 +84,8 @@ def connect(
     Raises:
         InvalidSetting: An argument is wrong; says which one, and what was expected.
             Also raised if gevent has replaced threads, and if something other than
-            Headgate's API answers at `url` and there is no configuration on disk
-            either.
+            Headgate's API answers at `url`, or the API refuses the token, and there is
+            no configuration on disk either.
     """
     check_url(url)
     asked = snapshot_path or (snapshot_file.default_path(url) if keep_snapshot else "")

@@ -14,7 +14,7 @@
     ├── AgentClosed         the agent was used after close(): the caller's fault
     ├── CallerError         the call is wrong: the caller's fault; change the code
     │   ├── InvalidSetting      of connect(): an address where no API of Headgate
-    │   │                       answers, an id, a policy
+    │   │                       answers, a token that it refuses, an id, a policy
     │   ├── InvalidCost         negative, not a number, above 2**53
     │   ├── InvalidDimension    not an identifier, or too many different ones
     │   ├── InvalidSubject      a name that can't be resolved

@@ -318,7 +318,7 @@ def run(arguments: Sequence[str] | None) -> int:
         said = misuse.format_message()
         if not said:  # no command was given: the help was shown instead
             return misuse.exit_code
-        return _fail(said + _help_hint(misuse), misuse.exit_code)
+        return _fail(said + _help_hint(misuse, words), misuse.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except SystemExit as ending:
@@ -357,11 +357,27 @@ def _words_to_complete() -> list[str]:
     return line.split()[1:]
 
 
-def _help_hint(misuse: typer.TyperException) -> str:
+def _help_hint(misuse: typer.TyperException, words: Sequence[str]) -> str:
     """Return a hint at the help of the command that was misused."""
     context: object = getattr(misuse, "ctx", None)
-    path = getattr(context, "command_path", "headgate")
+    path = getattr(context, "command_path", None) or _command_of(words)
     return f" (see `{path} --help`)"
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """Return the command that a command line of `words` runs.
+
+    >>> _command_of(["group", "create", "gold", "--limit"])
+    'headgate group create'
+    """
+    command: object = typer.main.get_command(application(words))
+    path = "headgate"
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        path += f" {word}"
+    return path
 
 
 def _fail(message: str, code: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from headgate.cli.failure import OK
+from headgate.cli.failure import OK, Failure
 
 
 def simulate(context: typer.Context) -> None:
@@ -20,9 +20,16 @@ def simulate(context: typer.Context) -> None:
 
 def pipeline(context: typer.Context) -> None:
     """Analyse the usage topic with Spark: usage, violations, unfairness."""
-    from headgate.pipeline.command import app
+    try:
+        from headgate.pipeline.command import app
 
-    _run(app, context, "headgate pipeline")
+        _run(app, context, "headgate pipeline")
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "more").partition(".")[0]
+        raise Failure(
+            f"`headgate pipeline` needs {package}: "
+            "pip install 'headgate[spark,kafka,plot]'"
+        ) from missing
 
 
 def _run(mounted: typer.Typer, context: typer.Context, name: str) -> None:

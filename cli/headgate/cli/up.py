@@ -11,11 +11,12 @@ import typer
 
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.bus_address import EMBEDDED, parse_bus, shown_bus
-from headgate.cli.options.common import MAX_PORT, Host, ReadyFile
+from headgate.cli.options.common import MAX_PORT, Host, ReadyFile, check_database
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.output.printing import print_line
 
 if TYPE_CHECKING:
+    from headgate.agent.bus.port import BusSettings
     from headgate.api import Addresses, ServerSettings
     from headgate.cli.envoy import ProxyThread
 
@@ -270,6 +271,25 @@ def _explaining_missing_packages() -> Generator[None]:
         ) from missing
 
 
+def _bus(address: str) -> "BusSettings | None":
+    """Return the settings of the bus; None for the embedded one.
+
+    Raises:
+        Misused: It is not a valid address.
+        Failure: A package that this bus needs is missing.
+    """
+    bus = parse_bus(address)
+    if bus is not None and bus.kind == "kafka":
+        from headgate.agent.bus.kafka.client import check_installed
+        from headgate.agent.errors import BusUnavailable
+
+        try:
+            check_installed()
+        except BusUnavailable as error:
+            raise Failure(f"--bus: {error}") from error
+    return bus
+
+
 def _settings(
     listen: ListenOptions, access: AccessOptions, ready_file: Path | None
 ) -> "ServerSettings":
@@ -278,7 +298,8 @@ def _settings(
     Raises:
         Misused: Two options contradict each other.
     """
-    bus, ports = parse_bus(listen.bus), _ports(listen.bus_ports)
+    check_database(listen.database)
+    bus, ports = _bus(listen.bus), _ports(listen.bus_ports)
     if bus is not None and listen.bus_keys is not None:
         raise Misused(
             "--bus-keys: only for the embedded bus; for another, put the keys into the "

@@ -93,7 +93,7 @@ def simulate(
             return
         broken = _simulate(file, seed, seeds, strategy, as_json=as_json, plot=plot)
     except (InvalidOption, InvalidScenario) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"headgate: {error}\n")
         raise typer.Exit(BAD_INPUT) from None
     if broken:
         raise typer.Exit(BROKEN)
@@ -129,8 +129,12 @@ def _simulate(
     """Run all seeds and print the results; return whether an invariant broke."""
     if file is None:
         raise InvalidOption("FILE.toml: expected a scenario file, or --list")
-    name = _strategy(strategy)
-    scenario = read_scenario(find_scenario(file))
+    name, path = _strategy(strategy), find_scenario(file)
+    if not path.exists():
+        raise InvalidOption(
+            f"{file}: expected a scenario file, or a name that --list shows"
+        )
+    scenario = read_scenario(path)
     chosen = _seeds(seed, seeds, scenario)
     draw = _plotter(plot, len(chosen))
     results: list[Result] = []

@@ -355,3 +355,10 @@ def test_of_limits_per_node_explain_says_that_nothing_is_reported(
     assert told in headgate("explain", "alone")[1]
     code, _, error = headgate("explain", "alone", "--dimension", "requests")
     assert (code, told in error) == (1, True)
+
+
+def test_of_a_template_explain_says_who_knows_its_values(headgate: Headgate) -> None:
+    limit = ("--per", "user", "--limit", "requests=5/s")
+    assert headgate("group", "create", "each", *limit)[0] == 0
+    told = "each is a template: each user has its limits for itself"
+    assert told in headgate("explain", "each")[1]

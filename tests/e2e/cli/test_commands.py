@@ -90,7 +90,7 @@ def test_subjects_are_attached_and_detached(headgate: Headgate) -> None:
     assert headgate("detach", "--tenant", "acme", "--yes")[0] == 0
     assert headgate("detach", "--namespace", "acme/orders", "--yes")[0] == 0
     code, _, error = headgate("detach", "--tenant", "acme", "--yes")
-    assert (code, "does not exist" in error) == (1, True)
+    assert (code, "is attached to no group" in error) == (1, True)
 
 
 def test_tenants_and_namespaces_come_and_go(headgate: Headgate) -> None:
@@ -153,6 +153,8 @@ def test_what_is_refused_is_told_in_one_line_and_returns_1(
         ("up", "--interval", "inf"),
         ("up", "--interval", "nan"),
         ("up", "--interval", "61"),
+        ("up", "--database", "mysql://root:secret@db/headgate"),
+        ("attach", "gold", "--cluster"),
     ],
 )
 def test_what_is_not_understood_is_told_in_one_line_and_returns_2(
@@ -178,6 +180,38 @@ def test_a_format_that_is_none_is_told_with_those_that_are(
     code, _, error = headgate(*command, "-o", "nonsense")
     said = f"'--output' / '-o': 'nonsense' is not one of {expected}."
     assert (code, error.split(" (see")[0]) == (2, f"headgate: Invalid value for {said}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("attach", "own", "--cluster"), "headgate attach"),
+        (("group", "create", "own", "--limit"), "headgate group create"),
+        (("simulate", "--seed"), "headgate simulate"),
+    ],
+)
+def test_an_option_without_its_value_is_told_with_the_help_of_its_command(
+    headgate: Headgate, arguments: tuple[str, ...], command: str
+) -> None:
+    code, _, error = headgate(*arguments)
+    assert (code, error) == (
+        2,
+        f"headgate: Option '{arguments[-1]}' requires an argument. "
+        f"(see `{command} --help`)\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["up", "token create ops"])
+def test_a_database_of_another_kind_is_told_with_those_that_are_supported(
+    headgate: Headgate, command: str
+) -> None:
+    database = "mysql+pymysql://root:secret@db/headgate"
+    code, _, error = headgate(*command.split(), "--database", database)
+    assert (code, error) == (
+        2,
+        "headgate: --database mysql+pymysql://…: expected an SQLite file, "
+        "sqlite://… or postgresql://…\n",
+    )
 
 
 def test_a_limit_that_no_number_can_hold_is_told_with_its_option(
@@ -309,7 +343,7 @@ def test_kip599_the_command_line_does_not_retry_by_itself(headgate: Headgate) ->
         code, _, error = headgate("group", "create", "x", "--url", url)
         busy.shutdown()
         thread.join()
-    assert (code, error) == (1, "headgate: the API answered 503\n")
+    assert (code, error) == (1, f"headgate: the API at {url} answered 503\n")
     assert asked == ["/api/v1/groups"]
 
 

@@ -36,7 +36,7 @@ LIFTING = [
         "attach lim.free --tenant lim",
         "tenant lim will move from group lim.gold to lim.free",
     ),
-    ("detach --tenant lim", "tenant lim will be detached from its group"),
+    ("detach --tenant lim", "tenant lim will be detached from group lim.gold"),
     ("tenant delete lim", "tenant lim will be detached from group lim.gold"),
     (
         "group update lim.gold --remove-limit tokens",
@@ -65,6 +65,35 @@ def test_a_script_has_to_say_that_it_means_to_lift_a_limit(
 
 
 @pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        ("--tenant nosuch", "tenant nosuch"),
+        ("--tenant *", "tenant *"),
+        ("--user lim --client *", "user lim, client *"),
+    ],
+)
+def test_who_is_attached_to_no_group_is_not_asked_about(
+    headgate: Headgate, subject: str, shown: str, yes: tuple[str, ...]
+) -> None:
+    headgate("attach", "lim.gold", "--user", "lim", "--client", "c", "--yes")
+    told = (1, "", f"headgate: {shown} is attached to no group\n")
+    assert headgate("detach", *subject.split(), *yes) == told
+    assert headgate("detach", "--user", "lim", "--client", "c", "--yes")[0] == 0
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_topic_is_detached_by_either_of_its_names(headgate: Headgate) -> None:
+    topic, subscription = "lim/orders/new", ("--subscription", "eu")
+    for name in (topic, f"persistent://{topic}"):
+        for more in ((), subscription):
+            assert headgate("attach", "lim.gold", "--topic", topic, *more)[0] == 0
+            assert headgate("detach", "--topic", name, *more, "--yes")[0] == 0
+    assert "new" not in headgate("attachments")[1]
+
+
+@pytest.mark.usefixtures("limited")
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
 def test_a_person_is_asked(
     server: Addresses, headgate: Headgate, answer: str, code: int
@@ -84,7 +113,7 @@ def test_a_person_is_asked(
     os.close(master)
     os.close(slave)
     assert done.returncode == code
-    assert "tenant lim will be detached from its group" in asked
+    assert "tenant lim will be detached from group lim.gold" in asked
     assert "Continue? [y/N]" in asked
     if code == 0:
         assert json.loads(done.stdout) == {"detached": {"tenant": "lim"}}

@@ -104,7 +104,7 @@ def test_who_is_over_comes_first_and_enter_tells_who_it_is(top: ScreenReader) ->
     top.type("\x1b")
     top.until(lambda shown: "group-00" in shown)
     top.type("a")
-    top.until(lambda shown: "1 agents; the bus is open" in shown and "eager" in shown)
+    top.until(lambda shown: "1 agent; the bus is open" in shown and "eager" in shown)
 
 
 def _is_over(line: str) -> bool:
@@ -138,6 +138,20 @@ def test_it_leaves_the_terminal_as_it_was(
     assert top.is_as_before()
     assert top.bytes.count(b"\x1b[?1049l") == 1  # the screen of its own is left
     assert top.bytes.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h"))
+
+
+@pytest.mark.parametrize("end", ["\x03", "SIGTERM", "SIGHUP"])
+def test_a_status_that_is_ended_gives_the_cursor_back(api: Api, end: str) -> None:
+    command = [sys.executable, "-m", "headgate.cli", "status", "--every", "0.2"]
+    env = {"HEADGATE_URL": api.url}
+    with ScreenReader(command, env=env, size=WIDE) as screen:
+        screen.until(lambda shown: "in use" in shown or "group-" in shown)
+        if end.startswith("SIG"):
+            screen.child.send_signal(signal.Signals[end])
+        else:
+            screen.type(end)
+        assert screen.ended() == 130
+        assert screen.bytes.count(b"\x1b[?25l") == screen.bytes.count(b"\x1b[?25h") == 1
 
 
 def test_it_outlives_the_api_and_says_how_old_its_figures_are(

@@ -125,6 +125,53 @@ def test_a_server_that_is_only_failing_is_no_error(
     assert "HTTP Request" not in caplog.text, "httpx's lines are not the user's"
 
 
+REFUSED = (
+    b'{"type": "urn:headgate:problem:unauthorized", "title": "Unauthorized",'
+    b' "status": 401, "detail": "expected a valid bearer token"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("token", "says"),
+    [
+        ("wrong", "token: the API at {url} refuses this token (401)"),
+        (None, "token: the API at {url} asks for a token (401)"),
+    ],
+)
+def test_a_token_that_the_api_refuses_is_an_error(
+    caplog: pytest.LogCaptureFixture, token: str | None, says: str
+) -> None:
+    with answering(401, REFUSED) as url, pytest.raises(InvalidSetting) as caught:
+        connect(url, token=token, keep_snapshot=False, wait_s=PATIENCE_S)
+    told = f"{says.format(url=url)}: expected a valid one of the role agent"
+    assert str(caught.value) == told
+    assert told.removeprefix("token: ") in caplog.text
+    assert "Malformed" not in caplog.text
+    assert "urn:" not in caplog.text
+
+
+def test_a_refused_token_does_not_keep_an_agent_from_what_is_on_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "snapshot.json"
+    snapshot_file.store(path, SNAPSHOT)
+    with (
+        answering(401, REFUSED) as url,
+        connect(url, token="expired", snapshot_path=path, wait_s=PATIENCE_S) as agent,
+    ):
+        assert (agent.status().source, agent.status().revision) == ("disk", 3)
+    assert f"the API at {url} refuses this token (401)" in caplog.text
+
+
+def test_a_proxy_that_asks_for_a_password_is_no_error() -> None:
+    with (
+        answering(401, b"<h1>Authorization Required</h1>") as url,
+        connect(url, keep_snapshot=False, wait_s=0.0) as agent,
+    ):
+        assert agent.limiter(tenant="acme").try_acquire(requests=1)
+        assert agent.status().source == "none"
+
+
 def test_a_snapshot_on_disk_goes_before_another_servers_answer(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.json"
     snapshot_file.store(path, SNAPSHOT)

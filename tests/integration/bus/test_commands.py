@@ -77,7 +77,7 @@ def test_init_makes_the_topic_or_says_what_is_wrong_with_it(
 def test_what_is_no_section_is_refused(headgate: Headgate, tmp_path: Path) -> None:
     file = tmp_path / "bus.json"
     for text, says in (
-        ("{", "bus.json: "),
+        ("{", "bus.json:1: expected JSON: "),
         ("[]", "bus.json: expected a JSON object"),
         ('{"kind": "pigeons"}', "bus.kind: expected one of"),
         ('{"kind": "kafka"}', "bus: kafka: expected `bootstrap` and `topic`"),

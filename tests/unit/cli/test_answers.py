@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import typer
 from tests.unit.cli.rigs import serving
@@ -39,3 +41,49 @@ def test_another_service_has_no_names_to_complete() -> None:
         context = typer.Context(typer.main.get_command(application([])))
         context.params = {"url": url}
         assert group_names(context, "") == []
+
+
+def test_another_server_is_told_with_its_address(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serving((404, "<h1>Not Found</h1>")) as url:
+        assert main(["group", "list", "--url", url]) == 1
+    assert capsys.readouterr().err == f"headgate: the API at {url} answered 404\n"
+
+
+EXPLAINED = {
+    **dict.fromkeys(
+        (
+            *("group", "dimension", "mode", "isolation", "revision", "level", "rate"),
+            *("level_reported", "predicted", "burst", "margin", "horizon_s", "theta"),
+            *("reserved", "available", "slack", "bound", "lease_s"),
+        ),
+        1,
+    ),
+    "lag_s": 0.025,
+}
+
+
+@pytest.mark.parametrize(
+    ("loss", "members", "error", "told"),
+    [
+        (3.7e-42, 1, 1.0, ("1 agent", "0 % are lost", "1 unit over (+)")),
+        (0.00009, 0, 0.0, ("0 agents", "0 % are lost", "0 units over (+)")),
+        (0.0123, 2, -1.0, ("2 agents", "1.2 % are lost", "-1 unit over (+)")),
+        (0.0005, 2, 1.5, ("2 agents", "0.05 % are lost", "1.5 units over (+)")),
+    ],
+)
+def test_a_share_is_explained_in_words_that_go_with_its_figures(
+    capsys: pytest.CaptureFixture[str],
+    loss: float,
+    members: int,
+    error: float,
+    told: tuple[str, ...],
+) -> None:
+    one = {**EXPLAINED, "loss": loss, "members": members, "error": error}
+    uses = json.dumps({"uses": [{"dimension": "requests"}]})
+    with serving((200, uses), (200, json.dumps(one))) as url:
+        assert main(["explain", "gold", "--url", url]) == 0
+    said = capsys.readouterr().out
+    for words in told:
+        assert f" {words}" in said

@@ -76,7 +76,22 @@ def test_a_broken_file_is_told_in_one_line(
     assert main(["context", "list"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"headgate: {home}: expected")
+    assert said.endswith("; correct this file, or delete it to begin anew\n")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["", "foo", "ftp://a", "http://", "http://a:port"])
+def test_a_url_that_no_command_could_use_is_not_kept(
+    home: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["context", "set", "good", "--url", "http://a"])
+    before = home.read_text()
+    assert main(["context", "set", "bad", "--url", url]) == 1
+    assert main(["context", "set", "good", "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"headgate: {url!r}: ")
+    assert said.count("\n") == 2
+    assert home.read_text() == before
 
 
 def test_the_file_is_replaced_whole(home: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.failure import Misused
+from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.bus_address import parse_bus
 from headgate.cli.options.limits import (
     parse_key,
@@ -15,6 +17,9 @@ from headgate.cli.options.limits import (
     parse_quantity,
     show_period,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_a_limit_says_only_what_was_said_so_that_an_update_keeps_the_rest() -> None:
@@ -123,6 +128,29 @@ def test_a_period_is_shown_as_it_can_be_written(seconds: int) -> None:
 def test_a_bus_that_cannot_be_meant_is_a_misuse(address: str) -> None:
     with pytest.raises(Misused, match="expected zeromq"):
         parse_bus(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file or directory"),
+        (b"{kind", "1: expected JSON: Expecting property name"),
+        (b"{\n1}", "2: expected JSON: Expecting property name"),
+        (b"\xff", "1: expected UTF-8"),
+        (b"5", "expected a JSON object"),
+    ],
+)
+def test_a_file_of_a_bus_that_can_not_be_read_is_named_once(
+    tmp_path: Path, text: bytes | None, told: str
+) -> None:
+    file = tmp_path / "bus.json"
+    if text is not None:
+        file.write_bytes(text)
+    with pytest.raises(Failure) as caught:
+        parse_bus(str(file))
+    assert str(caught.value).startswith(f"{file}:")
+    assert told in str(caught.value)
+    assert str(caught.value).count("bus.json") == 1
 
 
 def test_the_embedded_bus_needs_no_settings() -> None:

@@ -12,6 +12,7 @@ It does over REST what the command ``headgate`` does, and waits for each answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from headgate.agent.admin.connection import AdminConnection, AdminError
@@ -347,5 +348,16 @@ def _group_body(
 ) -> dict[str, Json]:
     body = cast("dict[str, Json]", dict(options))
     if limits is not None:
-        body["limits"] = [limit.to_json() for limit in limits]
+        body["limits"] = _limits_json(limits)
     return body
+
+
+def _limits_json(limits: object) -> Json:
+    """Return limits as the API reads them; it refuses whatever else is given."""
+    if isinstance(limits, str) or not isinstance(limits, Iterable):
+        return cast("Json", limits)
+    given = cast("Iterable[object]", limits)
+    return [
+        one.to_json() if isinstance(one, LimitSpec) else cast("Json", one)
+        for one in given
+    ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import quote, urlencode
 
+from headgate.agent.bucket.costs import shown
 from headgate.agent.errors import HeadgateError, MalformedSnapshot
 from headgate.agent.follow.certificates import trusting
 from headgate.agent.http_connection import Connection, NoAnswer, beginning_of
 from headgate.agent.json_place import Json, JsonPlace
+from headgate.agent.names import is_unicode
 from headgate.agent.settings import check_timeout, check_token, check_url
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Verb = Literal["GET", "PUT", "PATCH", "POST", "DELETE"]
 
@@ -101,21 +104,22 @@ class AdminConnection:
         Raises:
             AdminError: Whatever went wrong.
         """
-        path = "/".join(quote(step, safe="") for step in steps)
+        path = "/".join(quote(str(step), safe="", errors="replace") for step in steps)
         operation = f"{verb} {self._url}/api/v1/{path}"
+        for step in steps:
+            _check_segment(operation, step)
+        content = _bytes_of(operation, body)
         asked = f"?{urlencode(query)}" if query else ""
         try:
             answer = self._connection.send(
                 verb,
                 f"/api/v1/{path}{asked}",
                 headers=self._headers | _media_type(body),
-                body=_bytes_of(body),
+                body=content,
                 timeout_s=timeout_s or self._timeout_s,
             )
         except NoAnswer as error:
             raise AdminError(operation, _why(error, changes=verb != "GET")) from error
-        except ValueError as error:  # JSON has neither NaN nor infinity
-            raise AdminError(operation, str(error)) from error
         return _answer(operation, answer.status, answer.body)
 
     def pages(
@@ -129,7 +133,7 @@ class AdminConnection:
         asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         # The audit goes backwards, every other list forwards.
         cursor = "before" if steps == ("audit",) else "after"
-        operation = f"GET {self._url}/api/v1/{'/'.join(steps)}"
+        operation = f"GET {self._url}/api/v1/{'/'.join(map(str, steps))}"
         for _ in range(MAX_PAGES):
             page = self.call("GET", *steps, query=asked)
             try:
@@ -145,10 +149,56 @@ class AdminConnection:
         raise AdminError(operation, f"the list has more than {MAX_PAGES} pages")
 
 
-def _bytes_of(body: Json | bytes) -> bytes | None:
+def _check_segment(operation: str, step: object) -> None:
+    """Raise AdminError for a name that can't be one segment of a path."""
+    # Servers decode %2F before they route, and clients leave out . and ..
+    if (
+        not isinstance(step, str)
+        or step in {"", ".", ".."}
+        or "/" in step
+        or not is_unicode(step)
+    ):
+        expected = "expected text without slashes, not empty, . or .."
+        raise _wrong(operation, "name", f"{expected}, got {shown(step)}")
+
+
+def _bytes_of(operation: str, body: Json | bytes) -> bytes | None:
+    """Return the content of a request.
+
+    Raises:
+        AdminError: A field has a value that JSON does not have.
+    """
     if body is None or isinstance(body, bytes):
         return body
-    return json.dumps(body, allow_nan=False).encode()
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        for field, value in _leaves(body):
+            if isinstance(value, float) and not isfinite(value):
+                said = f"expected a finite number, got {value}"
+            elif value is not None and not isinstance(value, str | int | float):
+                said = f"expected a JSON value, got {shown(value)}"
+            else:
+                continue
+            raise _wrong(operation, field, said) from error
+        raise AdminError(operation, str(error)) from error
+
+
+def _leaves(value: object, field: str = "") -> Iterator[tuple[str, object]]:
+    """Yield each value that is neither a list nor a mapping, with its field."""
+    if isinstance(value, dict):
+        for name, one in cast("dict[object, object]", value).items():
+            yield from _leaves(one, f"{field}.{name}" if field else str(name))
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(cast("Sequence[object]", value)):
+            yield from _leaves(one, f"{field}[{index}]")
+    else:
+        yield field, value
+
+
+def _wrong(operation: str, field: str, expected: str) -> AdminError:
+    """Return the error for an argument that can't be sent."""
+    return AdminError(operation, f"{field}: {expected}", problems=((field, expected),))
 
 
 def _media_type(body: Json | bytes) -> dict[str, str]:

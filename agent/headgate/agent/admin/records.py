@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isinf
+from math import inf
 from typing import TYPE_CHECKING, TypedDict, get_args
 
 from headgate.coordinator.config.configuration import (
@@ -252,8 +252,8 @@ class AppliedPlan:
 
 
 def quantity(value: float) -> float | str:
-    """Return a number of units as it is written in JSON."""
-    return "unlimited" if isinf(value) and value > 0 else value
+    """Return a number of units as it is written in JSON; the API refuses all else."""
+    return "unlimited" if value == inf else value
 
 
 def group_from_json(place: JsonPlace) -> GroupRecord:

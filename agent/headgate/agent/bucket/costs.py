@@ -49,6 +49,12 @@ def is_cost(cost: Number) -> bool:
         return False
 
 
+def check_dimension(dimension: object) -> None:
+    """Raise InvalidDimension for what is not an identifier."""
+    if not isinstance(dimension, str) or not dimension.isidentifier():
+        raise InvalidDimension(f"expected an identifier, got {shown(dimension)}")
+
+
 def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
     """Return the costs by dimension as floats.
 

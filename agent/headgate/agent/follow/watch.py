@@ -93,8 +93,16 @@ NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUES
 """What OpenSSL says when the other side answers with something other than TLS."""
 
 
+UNAUTHORIZED = b"urn:headgate:problem:unauthorized"
+"""Problem type of the API's own 401; any other may come from a proxy, and may pass."""
+
+
 class NotTheApi(MalformedSnapshot):
     """Something other than Headgate's API answers at the address."""
+
+
+class TokenRefused(MalformedSnapshot):
+    """The API refuses the token, or asks for one."""
 
 
 class ConfigurationWatch:
@@ -113,8 +121,9 @@ class ConfigurationWatch:
         source: Where the configuration in force came from.
         counters: Number of events, by name.
         decided: Set once API or disk has answered, or both have failed.
-        settled: Set once there is a configuration, or the address is wrong.
-        wrong_address: Why nothing at the address can be the API; empty otherwise.
+        settled: Set once there is a configuration, or a setting is wrong.
+        wrong_setting: Which setting of `connect` is wrong, and why: nothing at the
+            address can be the API, or the API refuses the token; empty otherwise.
     """
 
     def __init__(
@@ -149,7 +158,7 @@ class ConfigurationWatch:
         self.counters: Counter[str] = Counter()
         self.decided = threading.Event()
         self.settled = threading.Event()
-        self.wrong_address = ""
+        self.wrong_setting = ""
         self._thread = threading.Thread(
             target=self._run, name="headgate-watch", daemon=True
         )
@@ -217,12 +226,23 @@ class ConfigurationWatch:
         )
         if answer.status == HTTPStatus.NOT_MODIFIED:
             self._answered()
-        elif self._adopt(_body(answer)):
+        elif self._adopt(self._body_of(answer)):
             asked = {}
         if rest_s:
             # A proxy, or an older API, may have answered at once all the same.
             self._closing.wait(max(0.0, asked_at + rest_s - time.monotonic()))
         self._rest_s = self._pace() if asked else 0.0
+
+    def _body_of(self, answer: HttpAnswer) -> bytes:
+        """Return the body of an answer; raise what another status says."""
+        if answer.status == HTTPStatus.UNAUTHORIZED and UNAUTHORIZED in answer.body:
+            sent = "Authorization" in self._headers
+            raise TokenRefused(
+                f"the API at {self._url}"
+                f" {'refuses this token' if sent else 'asks for a token'} (401):"
+                " expected a valid one of the role agent"
+            )
+        return _body(answer)
 
     def _adopt(self, text: bytes) -> bool:
         """Use an answer; return whether it brings a newer revision."""
@@ -308,21 +328,23 @@ class ConfigurationWatch:
         self._went_back = False
         if not self._failing:
             log.warning(
-                "no configuration from %s, using %s: %s: %s",
+                "no configuration from %s, using %s: %s%s",
                 self._address,
                 "the last one" if self.source != "none" else "the one on disk, if any",
-                type(error).__name__,
+                "" if isinstance(error, TokenRefused) else f"{type(error).__name__}: ",
                 error,
             )
         self._failing = True
         if not self.decided.is_set():
             self._load()
-        if self.source == "none" and (isinstance(error, NotTheApi) or _no_tls(error)):
-            self.wrong_address = (
-                f"expected the address of Headgate's API, but something else answered"
-                f" at {self._address}: {error}"
+        if self.source == "none" and isinstance(error, TokenRefused):
+            self.wrong_setting = f"token: {error}"
+        elif self.source == "none" and (isinstance(error, NotTheApi) or _no_tls(error)):
+            self.wrong_setting = (
+                f"url: expected the address of Headgate's API, but something else"
+                f" answered at {self._address}: {error}"
             )
-        if self.source != "none" or self.wrong_address:
+        if self.source != "none" or self.wrong_setting:
             self.settled.set()
         self.decided.set()
 

@@ -27,6 +27,7 @@ from headgate.agent.bucket.costs import (
     MOST_COST,
     NOT_A_NUMBER,
     asked_costs,
+    check_dimension,
     checked_costs,
     explained,
 )
@@ -345,10 +346,15 @@ class Limiter:
         return [link for dimension in costs for link in self.chain(dimension).links]
 
     def handle(self, dimension: str = "requests") -> DimensionHandle[Limiter]:
-        """Return a handle of one dimension, the fastest way to attempt."""
+        """Return a handle of one dimension, the fastest way to attempt.
+
+        Raises:
+            InvalidDimension: It is not an identifier.
+        """
         held = self._handles.get(dimension)
         if held is not None:
             return held
+        check_dimension(dimension)
         made: DimensionHandle[Limiter] = DimensionHandle(self, dimension, self.clock)
         self.set_chain(dimension, self.chain(dimension), made)
         return made

@@ -16,6 +16,8 @@ from headgate.cli.failure import Failure
 
 FILE = "contexts.json"
 
+_REPAIR = "; correct this file, or delete it to begin anew"
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -77,7 +79,7 @@ def read_contexts() -> Contexts:
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise Failure(f"{path}: expected JSON: {error}") from error
+        raise Failure(f"{path}: expected JSON: {error}{_REPAIR}") from error
     try:
         whole = cast("dict[str, object]", content)
         told = cast("dict[str, dict[str, str | None]]", whole["contexts"])
@@ -87,7 +89,7 @@ def read_contexts() -> Contexts:
             raise TypeError("url")
     except (TypeError, KeyError, AttributeError) as error:
         raise Failure(
-            f"{path}: expected contexts as `headgate context set` writes them"
+            f"{path}: expected contexts as `headgate context set` writes them{_REPAIR}"
         ) from error
     return Contexts(current if isinstance(current, str) else None, named)
 

@@ -155,7 +155,7 @@ class Rest(Closing):
         except NoAnswer as error:
             raise Unreachable(_no_answer(self._url, error, verb != "GET")) from error
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise _refusal(response)
+            raise _refusal(self._url, response)
         return response
 
     def _document(self, response: HttpAnswer) -> JsonObject:
@@ -206,7 +206,7 @@ def _no_answer(url: str, error: NoAnswer, changes: bool) -> str:
     )
 
 
-def _refusal(response: HttpAnswer) -> RefusedByApi | Unreachable:
+def _refusal(url: str, response: HttpAnswer) -> RefusedByApi | Unreachable:
     """Return the error that a problem document (RFC 9457) or another body describes.
 
     A status of 500 or above is not a refusal: the API, its database or a proxy has
@@ -215,7 +215,7 @@ def _refusal(response: HttpAnswer) -> RefusedByApi | Unreachable:
     document = _json_object(response.body) or {}
     said = str(document.get("detail") or document.get("reason") or "")
     said = said or str(document.get("title") or "")
-    said = one_line(said or f"the API answered {response.status}")
+    said = one_line(said or f"the API at {url} answered {response.status}")
     if document.get("type") == _UNAUTHORIZED:
         said += ": pass it with --token or HEADGATE_TOKEN"
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headgate.cli.client.paths import APPLY, ATTACHMENTS
-from headgate.cli.failure import Misused
+from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
@@ -17,10 +17,13 @@ from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import Listing, print_items, print_result
 
 if TYPE_CHECKING:
-    from headgate.cli.client.rest import JsonObject
+    from headgate.cli.client.rest import JsonObject, Rest
 
 DEFAULT_NAME = "*"
 """Stands for the default of its kind: everyone without an attachment of their own."""
+
+_SCHEME = "persistent://"
+"""What Pulsar's names of topics begin with; the API knows them without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class SubjectOptions:
         said = {kind: name for kind, name in asdict(self).items() if name is not None}
         if not said:
             raise Misused("expected a subject, such as --tenant acme")
+        if "topic" in said:
+            said["topic"] = said["topic"].removeprefix(_SCHEME)
         return {k: None if name == DEFAULT_NAME else name for k, name in said.items()}
 
 
@@ -121,15 +126,29 @@ def detach(
     """
     names = subject.names()
     query = {kind: name or "" for kind, name in names.items()}
-    confirm(
-        [f"{shown_subject(names)} will be detached from its group, which limits it"],
-        yes=yes,
-    )
+    shown = shown_subject(names)
     with api.connect() as rest:
+        group = _group_of(rest, names)
+        confirm(
+            [f"{shown} will be detached from group {group}, which limits it"], yes=yes
+        )
         rest.call("DELETE", ATTACHMENTS, query=query)
-    print_result(
-        f"{shown_subject(names)} detached", {"detached": names}, as_json=as_json
-    )
+    print_result(f"{shown} detached", {"detached": names}, as_json=as_json)
+
+
+def _group_of(rest: "Rest", names: dict[str, str | None]) -> str:
+    """Return the group that a subject itself is attached to.
+
+    Raises:
+        Failure: It is attached to none.
+    """
+    query = {"kind": "+".join(names)}
+    if first := next(iter(names.values())):
+        query["name"] = first
+    for item in rest.pages(ATTACHMENTS, query):
+        if item["subject"] == names:
+            return str(item["group"])
+    raise Failure(f"{shown_subject(names)} is attached to no group")
 
 
 @spread

@@ -68,19 +68,23 @@ def set_context(
     ] = False,
 ) -> None:
     """Create a context, or change the given parts of one."""
+    from headgate.cli.client.rest import Rest
+
     contexts = read_contexts()
     old = contexts.named.get(name)
     if old is None and url is None:
         raise Misused(f"--url: expected the address of the new context {name!r}")
     if not name or name.startswith("-"):
         raise Misused(f"{name!r}: expected a name")
-    contexts.named[name] = Context(
-        url=url or (old.url if old else ""),
+    made = Context(
+        url=(old.url if old else "") if url is None else url,
         token=(old.token if old else None) if token is None else token or None,
         ca_file=(old.ca_file if old else None)
         if ca_file is None
         else str(ca_file.absolute()),
     )
+    Rest(made.url, token=made.token).close()  # what can't be used is refused now
+    contexts.named[name] = made
     if use:
         contexts.current = name
     write_contexts(contexts)

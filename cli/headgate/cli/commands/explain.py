@@ -11,7 +11,12 @@ from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
 from headgate.cli.output.plain_words import sentences
-from headgate.cli.output.printing import print_document, print_line, print_table
+from headgate.cli.output.printing import (
+    counted,
+    print_document,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
@@ -39,6 +44,9 @@ _HEADINGS = (
 )
 
 UNLIMITED = "∞"
+
+LEAST_PERCENT = 0.01
+"""Least loss that is shown: less is what is left of one that ended long ago."""
 
 
 @spread
@@ -93,14 +101,22 @@ def explain(
 
 
 def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
-    """Return a sentence if all the limits have the scope node, else an empty string.
+    """Return why agents don't report the use of limits, or an empty string.
+
+    They are a template's, or all have the scope node.
 
     Args:
         rest: Connection to the API.
         group: Name of the group.
         of: Only these dimensions.
     """
-    limits = cast("list[JsonObject]", rest.call("GET", group_path(group))["limits"])
+    shown = rest.call("GET", group_path(group))
+    if per := shown.get("per"):
+        return (
+            f"{group} is a template: each {per} has its limits for itself, which only "
+            f"agents know; in a process: Agent.explain('{group}[VALUE]', DIMENSION)"
+        )
+    limits = cast("list[JsonObject]", shown["limits"])
     found = [x for x in limits if of is None or x["dimension"] in of]
     if not found or any(x["scope"] != "node" for x in found):
         return ""
@@ -140,7 +156,8 @@ def _print(one: "JsonObject", *, alone: bool, in_full: bool) -> None:
     n = {name: _figure(value) for name, value in one.items()}
     print_line(
         f"{one['group']} {one['dimension']}: revision {one['revision']}, "
-        f"mode {one['mode']}, isolation {one['isolation']}, {one['members']} agents"
+        f"mode {one['mode']}, isolation {one['isolation']}, "
+        f"{counted(n['members'], 'agent')}"
     )
     if one["rate"] is None:
         print_line(
@@ -206,12 +223,14 @@ def _own_share(row: "JsonObject", theta: str) -> str:
 
 def _reports(one: "JsonObject", n: dict[str, str]) -> tuple[str, ...]:
     """Return how old and how complete the information is."""
-    loss = 100.0 * cast("float", one["loss"])
+    percent = 100.0 * cast("float", one["loss"])
+    loss = f"{percent:.2g}" if percent >= LEAST_PERCENT else "0"
     lag_ms = 1000.0 * cast("float", one["lag_s"])
     return (
-        f"reports take {lag_ms:.0f} ms, {loss:.2g} % are lost; "
+        f"reports take {lag_ms:.0f} ms, {loss} % are lost; "
         f"an agent not heard from for {n['lease_s']} s is silent",
-        f"compared with a single bucket: {n['error']} units over (+) or under (−); "
+        f"compared with a single bucket: {counted(n['error'], 'unit')} over (+) "
+        "or under (−); "
         f"during a partition, at most {n['bound']} × Q more",
     )
 

@@ -135,9 +135,11 @@ def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
     from rich.live import Live
 
     from headgate.cli.output.share_table import as_table
+    from headgate.cli.process.children import termination_as_interrupt
 
     shown: list[RenderableType] = [NOTHING]
-    with Live(console=console(), auto_refresh=False) as screen:
+    drawing = Live(console=console(), auto_refresh=False)
+    with termination_as_interrupt(), drawing as screen:
         for answer in again(lambda: _seen(live, group), every_s=every_s):
             if isinstance(answer, Unreachable):
                 screen.update(Group(*shown, f"not updated: {answer}"), refresh=True)

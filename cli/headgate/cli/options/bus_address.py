@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headgate.cli.failure import Failure, Misused
+from headgate.cli.client.file_errors import with_place
+from headgate.cli.failure import Failure, Misused, RefusedByApi
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +67,14 @@ def read_json(path: Path) -> dict[str, Json]:
         Failure: The file can't be read, or holds something else.
     """
     try:
-        read = cast("Json", json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise Failure(f"{path}: {error}") from None
+        raw = path.read_bytes()
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from None
+    try:
+        read = cast("Json", json.loads(raw))
+    except (ValueError, RecursionError) as error:
+        unread = RefusedByApi(str(error), (("", str(error)),))
+        raise Failure(with_place(str(path), raw, unread, is_json=True)) from None
     if not isinstance(read, dict):
         raise Failure(f"{path}: expected a JSON object")
     return read

@@ -35,6 +35,7 @@ class UseJson(TypedDict, total=False):
     dimension: str
     rate: float | str
     period_s: float
+    period: str | None
     level: float | None
     agents: list[AgentJson]
 

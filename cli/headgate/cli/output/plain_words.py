@@ -31,6 +31,11 @@ def sentences(use: UseJson) -> Iterator[str]:
     agent-3 wants 1,406/s and gets 344/s; 1,062/s were refused.
     agent-1 wants 600/s and gets 344/s; 256/s were refused.
     agent-2 gets all of the 312/s that it wants.
+    >>> for line in sentences({"dimension": "requests", "rate": 50.0, "level": -1.0,
+    ...                        "period": "month", "agents": rows}):
+    ...     print(line)
+    All 50 requests of this month are used, and 1 more; the next month begins anew.
+    The three agents want 2,318 requests/s just now.
     """
     rows = use.get("agents", [])
     dimension, rate = use.get("dimension", "units"), use.get("rate", 0.0)
@@ -41,6 +46,10 @@ def sentences(use: UseJson) -> Iterator[str]:
     who = _who(rows)
     if isinstance(rate, str):
         yield f"{who} {_figure(wanted)} {dimension}/s; no limit applies."
+        return
+    if (period := use.get("period")) is not None:
+        yield _of_period(use, period)
+        yield f"{who} {_figure(wanted)} {dimension}/s just now."
         return
     per_s = rate / use.get("period_s", 1.0)
     missing = [row for row in rows if _misses(row)]
@@ -68,6 +77,16 @@ def sentences(use: UseJson) -> Iterator[str]:
         yield _sentence(row)
     if len(rows) > MOST_SENTENCES:
         yield f"The table below shows the other {len(rows) - MOST_SENTENCES} agents."
+
+
+def _of_period(use: UseJson, period: str) -> str:
+    dimension, rate = use.get("dimension", "units"), use.get("rate", 0.0)
+    all_of_it = f"{_figure(float(rate))} {dimension} of this {period}"
+    level = use.get("level") or 0.0
+    if level >= 1.0:
+        return f"Of the {all_of_it}, {_figure(level)} are left."
+    more = f", and {_figure(-level)} more" if level <= -1.0 else ""
+    return f"All {all_of_it} are used{more}; the next {period} begins anew."
 
 
 def _sentence(row: AgentJson) -> str:

@@ -50,6 +50,15 @@ class Listing(Generic[Item]):
     wide_row: Callable[[Item], Sequence[str]] | None = None
 
 
+def counted(count: object, noun: str) -> str:
+    """Return a count, or a figure as text, with its noun.
+
+    >>> counted(1, "agent"), counted("-1", "unit"), counted("1.5", "unit")
+    ('1 agent', '-1 unit', '1.5 units')
+    """
+    return f"{count} {noun}{'' if str(count) in {'1', '-1'} else 's'}"
+
+
 def print_json(value: object) -> None:
     """Print `value` as indented JSON."""
     print_line(json_text(value, indent=2))

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from headgate.cli.options.limits import show_quantity
-from headgate.cli.output.printing import cut_middle
+from headgate.cli.output.printing import counted, cut_middle
 from headgate.cli.output.slot_holders import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -201,11 +201,12 @@ def _state(screen: Screen, document: JsonObject) -> str:
         return f"group {screen.group}: agents that use it{said}"
     if screen.view == "agents":
         bus = "open" if document.get("bus_open") else "closed"
-        return f"{document.get('total', 0)} agents; the bus is {bus}"
+        return f"{counted(document.get('total', 0), 'agent')}; the bus is {bus}"
     standings = cast("dict[str, int]", document.get("standings", {}))
+    total = cast("int", document.get("total", 0))
     counts = ", ".join(f"{count:,} {name}" for name, count in standings.items())
     return (
-        f"{document.get('total', 0):,} limits: {counts}; agents: "
+        f"{counted(f'{total:,}', 'limit')}: {counts}; agents: "
         f"{document.get('agents', 0)} present, {document.get('silent', 0)} silent"
     )
 

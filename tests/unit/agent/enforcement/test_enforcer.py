@@ -301,6 +301,26 @@ def test_a_dimension_that_is_no_identifier_is_one_clear_error() -> None:
         enforcer.limiter(tenant="acme").try_acquire(**{"a b": 1})
 
 
+@pytest.mark.parametrize("dimension", ["a b", "", "5"])
+def test_a_handle_of_no_identifier_is_the_same_error(dimension: str) -> None:
+    enforcer, _ = make(Group(id=1, name="a", limits=(CLUSTER,)), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    told = f"expected an identifier, got {dimension!r}"
+    with pytest.raises(InvalidDimension, match=f"^{told}$"):
+        limiter.handle(dimension)
+    assert limiter.chains() == {}
+
+
+@pytest.mark.parametrize("dimension", [5, None, True])
+def test_a_handle_of_no_text_is_one_clear_error(dimension: str) -> None:
+    enforcer, _ = make(Group(id=1, name="a", limits=(CLUSTER,)), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    # Compiled, mypyc's check of the argument comes first: "str object expected".
+    with pytest.raises((InvalidDimension, TypeError), match=r"expected.*, got|; got"):
+        limiter.handle(dimension)
+    assert limiter.chains() == {}
+
+
 def test_dimensions_are_bounded() -> None:
     enforcer, _ = make(Group(id=1, name="a", limits=(CLUSTER,)), acme=1)
     limiter = enforcer.limiter(tenant="acme")
