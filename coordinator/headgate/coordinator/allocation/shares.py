@@ -223,7 +223,7 @@ def _tell_apart(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) 
     horizon = greater(horizon, LAGS_PER_HORIZON * on.lag_s)
 
     block.quiet_s[slots] = quiet
-    _report_at_once(block, slots, at_once, on.now)
+    _set_at_once(block, slots, at_once, on.now)
     block.margin[slots] = lesser(MARGIN_SIGMAS * root(whole * unsure_s), most)
     block.others_margin[slots] = lesser(MARGIN_SIGMAS * root(others * unsure_s), most)
     block.horizon[slots] = horizon
@@ -232,9 +232,7 @@ def _tell_apart(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) 
     take_turns(block, slots, asked, on.age_s, heavy=demand[0] > NEAR * usual[0])
 
 
-def _report_at_once(
-    block: LedgerBlock, slots: Index, at_once: Flags, now: float
-) -> None:
+def _set_at_once(block: LedgerBlock, slots: Index, at_once: Flags, now: float) -> None:
     """Set which agents report each admission, and since when, ``bool[A, K]``."""
     lines = block.lines(slots)
     begins = at_once & ~block.at_once[lines, slots]

@@ -141,8 +141,8 @@ def _predict(
     """Let agents spend what is expected of them; return Σ of the others' by then.
 
     An agent that reports each admission at once is silent because there was none, so
-    what it was expected to spend before is given back: once it knows that it must, and
-    its row has had the time to come.
+    what it was expected to spend before is given back, but not before it can know that
+    it is such an agent, and its row can have come.
     """
     lines = block.lines(slots)
     rate = block.extrapolated_rate[lines, slots]

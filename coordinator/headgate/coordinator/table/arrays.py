@@ -100,7 +100,7 @@ class LedgerBlock:
         "units/s: ρ, growth of predicted; silent: reserve"
     )
     at_once: Flags = _cell("reports each admission; silence: none", np.bool_)
-    at_once_since: Floats = _cell("s: since when, as far as it does")
+    at_once_since: Floats = _cell("s: since when at_once holds")
     weight: Floats = _cell("in the max-min; 0 iff silent or empty")
     inside: Floats = _cell("weight of what its callers use of and inside a group")
     beyond: Floats = _cell("units/s: λ of callers inside that limits there refuse")
