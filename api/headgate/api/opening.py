@@ -14,6 +14,9 @@ from headgate.api.store.transactions import Store
 from headgate.api.values.errors import Invalid
 from headgate.api.values.names import checked_name
 
+DATABASES = {"sqlite", "postgresql", "postgres"}
+"""What the URL of a database that can hold a configuration begins with."""
+
 
 def opened_store(settings: ServerSettings) -> Store:
     """Return the store of `settings`, migrated.
@@ -23,6 +26,12 @@ def opened_store(settings: ServerSettings) -> Store:
     """
     if not settings.database:
         raise CannotStart("database: expected an SQLite file or a URL")
+    scheme = settings.database_url.partition(":")[0]
+    if scheme.partition("+")[0] not in DATABASES:  # the rest may hold a password
+        raise CannotStart(
+            f"database {scheme}://…: expected an SQLite file, sqlite://… or "
+            "postgresql://…"
+        )
     if _is_in_memory(settings):
         raise CannotStart(
             f"database {settings.database}: expected a file; the server's "

@@ -11,7 +11,7 @@ import typer
 
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.bus_address import EMBEDDED, parse_bus, shown_bus
-from headgate.cli.options.common import MAX_PORT, Host, ReadyFile, check_database
+from headgate.cli.options.common import MAX_PORT, Host, ReadyFile
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.output.printing import print_line
 
@@ -298,7 +298,6 @@ def _settings(
     Raises:
         Misused: Two options contradict each other.
     """
-    check_database(listen.database)
     bus, ports = _bus(listen.bus), _ports(listen.bus_ports)
     if bus is not None and listen.bus_keys is not None:
         raise Misused(

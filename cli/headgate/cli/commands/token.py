@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from headgate.cli.failure import Failure
-from headgate.cli.options.common import Api, AsJson, check_database
+from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
 from headgate.cli.options.times import show_time
@@ -72,7 +72,6 @@ def create(
     """
     from headgate.api import CannotStart, ServerSettings, create_token
 
-    check_database(database)
     life_s = None if days is None else days * DAY_S
     try:
         settings = ServerSettings(database=database)

@@ -22,9 +22,6 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 MAX_PORT = 65_535
 """The largest TCP port."""
 
-DATABASES = ("sqlite", "postgresql", "postgres")
-"""Kinds of databases that hold a configuration, as their URLs begin."""
-
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -132,20 +129,6 @@ class Api:
             raise Failure(
                 f"{self.resolved().url} does not answer like a Headgate API: {why}"
             ) from error
-
-
-def check_database(database: str) -> None:
-    """Refuse the URL of a database that can't hold the configuration.
-
-    Raises:
-        Misused: Its kind is not supported; the rest, with its password, isn't shown.
-    """
-    scheme, is_url, _ = database.partition("://")
-    if is_url and scheme.partition("+")[0] not in DATABASES:
-        raise Misused(
-            f"--database {scheme}://…: expected an SQLite file, sqlite://… or "
-            "postgresql://…"
-        )
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
