@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.e2e.cli.screen_reader import ScreenReader
@@ -190,6 +190,60 @@ def test_a_share_is_explained_with_its_inputs(
     for wrong in (("--agent", "two"), ("--dimension", "tokens")):
         code, _, error = explain("group-07", *wrong)
         assert (code, error.count("\n")) == (1, 1)
+
+
+@pytest.fixture
+def refused(api: Api) -> Iterator[None]:
+    """Two agents whose callers ask often for what an hour and a month allow."""
+    hourly = {"dimension": "requests", "rate": 60.0, "burst": 5.0, "period_s": 3600.0}
+    monthly = {"dimension": "requests", "rate": 50.0, "period": "month"}
+    names = {"hourly": hourly, "monthly": monthly}
+    body: dict[str, object] = {
+        "groups": {name: {"limits": [limit]} for name, limit in names.items()},
+        "tenants": {name: {} for name in names},
+        "attachments": [{"subject": {"tenant": n}, "group": n} for n in names],
+    }
+    with Rest(api.url) as rest:
+        rest.call("POST", "/api/v1/apply", body=body)
+    ended = threading.Event()
+
+    def attempt(agent_id: str) -> None:
+        with connect(api.url, agent=agent_id, keep_snapshot=False) as agent:
+            limiters = [agent.limiter(tenant=name) for name in names]
+            while not ended.wait(0.02):
+                for limiter in limiters:
+                    limiter.try_acquire(requests=1)
+
+    threads = [threading.Thread(target=attempt, args=(n,)) for n in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    yield
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.usefixtures("refused")
+def test_all_that_an_hour_or_a_month_refuses_is_shown(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def explain(group: str) -> str:
+        main(["explain", group, "--url", api.url])
+        return capsys.readouterr().out
+
+    deadline = time.monotonic() + START_S
+    shown: dict[str, float] = {"refused": 0.0}
+    with Rest(api.url) as rest:
+        while shown["refused"] < 20.0:  # most of some 90, even on a busy machine
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.2)
+            uses = rest.call("GET", "/api/v1/groups/hourly/use")["uses"]
+            shown = (cast("list[dict[str, float]]", uses) or [shown])[0]
+    assert "more than the 0.017/s that the limit allows." in explain("hourly")
+    while "All 50 requests of this month are used" not in (said := explain("monthly")):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.2)
+    assert "The two agents want" in said
 
 
 def test_into_a_pipe_it_is_one_table(api: Api) -> None:
