@@ -233,6 +233,7 @@ def without_reasons(some: list[Row]) -> tuple[list[Row], dict[object, str]]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1200)
 def test_killed_drivers_leave_the_truth_to_the_row_and_readers_see_nothing_else(
     spark: SparkSession, tmp_path: Path

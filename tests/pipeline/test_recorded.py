@@ -289,6 +289,7 @@ class Overtaken(StreamRun):
         return query
 
 
+@pytest.mark.thorough
 def test_a_stop_that_the_next_batch_overtakes_ends_the_stream(
     spark: SparkSession, source: Path, tmp_path: Path, undisturbed: StreamEngine
 ) -> None:

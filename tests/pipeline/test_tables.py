@@ -244,6 +244,7 @@ def test_periods_that_began_before_retired_days_stay_as_they_were(
     assert used() == [8.0, 9.0]
 
 
+@pytest.mark.thorough
 def test_days_are_retired_though_each_run_ends_after_one_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -324,6 +325,7 @@ def reports(spark: SparkSession, begin_s: int, end_s: int) -> DataFrame:
     return spark.createDataFrame(rows, MESSAGES)
 
 
+@pytest.mark.thorough
 def test_a_run_that_waits_for_less_closes_only_what_its_own_batches_close(
     spark: SparkSession, tmp_path: Path
 ) -> None:

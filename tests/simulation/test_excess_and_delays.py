@@ -181,7 +181,9 @@ def herd(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seconds", "agents"), [(30.0, 2), (30.0, 3), (10.0, 3)])
+@pytest.mark.parametrize(
+    ("seconds", "agents"), [*thorough((30.0, 2)), (30.0, 3), (10.0, 3)]
+)
 def test_a_large_burst_that_all_want_at_once_is_admitted_once_on_a_slow_bus(
     seconds: float, agents: int
 ) -> None:
@@ -209,7 +211,7 @@ def test_who_may_not_report_yet_is_waited_for(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seed", "groups"), [(7, 1), (3, 3), (4, 3)])
+@pytest.mark.parametrize(("seed", "groups"), [(7, 1), *thorough((3, 3)), (4, 3)])
 def test_who_is_expected_to_spend_more_waits_for_what_the_others_spent(
     seed: int, groups: int
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.sample import thorough
 
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.measure.settling import STEP_S, ceiling_at
@@ -73,7 +74,7 @@ def test_rows_that_began_in_an_outage_shorter_than_a_lease_are_asked_for(
     assert result.figures.overshoot_seconds < 1.0
 
 
-@pytest.mark.parametrize("cut", [[0], [0, 1, 2, 3]])
+@pytest.mark.parametrize("cut", [[0], *thorough([0, 1, 2, 3])])
 def test_agents_that_are_cut_off_take_a_part_of_what_the_bucket_holds(
     cut: list[int],
 ) -> None:
@@ -124,6 +125,7 @@ def test_an_agent_that_is_cut_off_pays_its_part_of_a_debt() -> None:
     assert units[times > 18].sum() > 0.8 * 8 * 100 / 8
 
 
+@pytest.mark.thorough
 def test_no_agent_tells_the_level_that_it_found_while_it_heard_nobody() -> None:
     """When the bus was back, three of four adopted what the fourth had not spent."""
     scenario = parse_scenario(

@@ -22,13 +22,13 @@ ELSEWHERE = {"zipf-t5", "zipf-loss-t5", "mover-t5", "wave-t5"}
 them, which such heartbeats make hardest.  `make accuracy` runs them all."""
 
 SAMPLE = {
-    # Demand: overload, skew, flashes, herds, starts, few and large requests.
-    *("zipf-loss", "swap", "small-burst", "cold-start", "herd", "large-cost"),
+    # Demand: overload, skew, herds, starts; large requests, few, and losses are in the
+    # grid of regimes.
+    *("swap", "small-burst", "cold-start", "herd"),
     # Limits, and groups inside groups; `test_trees.py` has more of these.
     *("quota-steps", "tree-crash"),
     # Faults of processes, the network and clocks.
-    *("clock-jump", "duplicate-id", "one-cut-off", "rolling-restart"),
-    *("slow-network", "swap-t5"),
+    *("clock-jump", "rolling-restart", "slow-network", "swap-t5"),
     # Permits.
     *("strict-child", "strict-rolling"),
 }
@@ -38,8 +38,8 @@ kind of demand, change, fault and mode.  `make simulated` runs all of it."""
 SEED = 1
 """`make accuracy` runs ten seeds of each."""
 
-SLOW_SEEDS = {5272567, 5474536, 5474563, 8800000, 8810009}
-"""Kept seeds that take ten seconds of a core or more, and run in `make simulated`."""
+SLOW_SEEDS = {6, 5272567, 5474534, 5474536, 5474563, 8800000, 8810009}
+"""Kept seeds that take eight seconds of a core or more: in `make simulated` only."""
 
 AFTERWARDS = 15
 """Heartbeats that a test goes on for after the last change: twice what recovery may

@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from tests.sample import thorough
 
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.measure.reference_bucket import central_of
@@ -263,7 +262,8 @@ RARE = (
 )
 
 
-@pytest.mark.parametrize("name", [*thorough(*RARE[:-1]), RARE[-1]])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", RARE)
 def test_rare_requests_are_decided_as_one_bucket_decides_them(name: str) -> None:
     """One request a minute: between two of them every agent is at rest."""
     (cell,) = (cell for cell in grid() if cell.name == name)

@@ -34,6 +34,7 @@ def test_own_callers_of_a_parent_are_a_branch_beside_its_children(
     keeps_to(read_scenario(find_scenario(name)), due)
 
 
+@pytest.mark.thorough
 def test_an_unlimited_group_keeps_to_its_part_of_the_one_it_is_in() -> None:
     raw = tomllib.loads(find_scenario("tree-levels").read_text(encoding="utf-8"))
     raw["group"][-1]["rate"] = "unlimited"
@@ -222,6 +223,7 @@ def test_a_group_at_rest_knows_that_the_one_beside_it_has_used_what_was_left(
     assert result.violations == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, *thorough(2)])
 def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) -> None:
     scenario = four_inside(20, rate=50, cost=40)
@@ -230,7 +232,7 @@ def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) 
     assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
 
 
-@pytest.mark.parametrize("above", ["unlimited", 200])
+@pytest.mark.parametrize("above", [*thorough("unlimited"), 200])
 def test_a_group_inside_another_keeps_its_own_bound(above: float | str) -> None:
     """And it goes on, whatever was admitted of one that has no limit itself."""
     whole = {"name": "above", "rate": above, "burst": 200, "may_owe": False}
@@ -311,6 +313,7 @@ def test_one_agent_with_callers_of_a_group_and_of_one_inside_it_uses_all_of_it(
     assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
     """Also where the group in between allows ten times as much as the one above it."""
     scenario = four_inside(6, rate=5000, cost=2, **{"from": 3, "until": 3.1})
@@ -326,6 +329,7 @@ def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agents", [3, *thorough(8)])
 def test_an_agent_is_given_more_than_an_even_part_if_its_group_is_due_it(
     agents: int,
@@ -351,7 +355,7 @@ def test_an_agent_is_given_more_than_an_even_part_if_its_group_is_due_it(
     assert result.groups["a"].admitted >= 0.96 * 100 * 20
 
 
-@pytest.mark.parametrize("cost", [20, 600])
+@pytest.mark.parametrize("cost", [20, *thorough(600)])
 def test_a_maximum_is_kept_whoever_comes_and_goes(cost: int) -> None:
     """Each two seconds one of three leaves; what it owes is not forgotten."""
     inside = {"name": "a", "parent": "above", "rate": 1000, "maximum": 100}
@@ -375,6 +379,7 @@ def test_a_maximum_is_kept_whoever_comes_and_goes(cost: int) -> None:
     assert 0.9 * 100 * 30 <= result.groups["a"].admitted <= bound
 
 
+@pytest.mark.thorough
 def test_a_maximum_admits_what_the_same_rate_does_to_one_agent_after_another() -> None:
     """Requests of a quarter of a second of it, by eight agents in turn."""
     scenario = parse_scenario(
@@ -465,7 +470,7 @@ def test_what_a_group_two_levels_below_may_not_use_goes_to_others(
 
 
 @pytest.mark.parametrize(
-    ("mode", "cost"), [("balanced", 10), *thorough(("strict", 1)), ("strict", 10)]
+    ("mode", "cost"), [*thorough(("balanced", 10), ("strict", 1)), ("strict", 10)]
 )
 def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) -> None:
     """Its weight is larger, but its own limit admits less than a half."""
@@ -498,6 +503,7 @@ def test_a_strict_group_beside_another_leaves_it_the_rest(mode: str, cost: int) 
     assert sum(admitted.values()) >= 0.95 * 140 * 16
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("agents", "cost"), [(3, 10), *thorough((8, 1))])
 def test_own_callers_of_a_strict_group_get_their_part_beside_one_inside_it(
     agents: int, cost: int
@@ -552,6 +558,7 @@ def test_a_group_with_a_maximum_of_nothing_leaves_all_to_the_one_beside_it() -> 
     assert result.groups["beside"].admitted == pytest.approx(1300, rel=0.03)
 
 
+@pytest.mark.thorough
 def test_a_strict_group_whose_level_is_low_gives_those_inside_it_its_rate() -> None:
     scenario = parse_scenario(
         {

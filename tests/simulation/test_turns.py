@@ -99,8 +99,7 @@ def worst(result: Result) -> float:
     ("burst", "no_debt"),
     [
         (QUOTA, True),
-        (10 * QUOTA, False),
-        *thorough((QUOTA, False), (10 * QUOTA, True)),
+        *thorough((10 * QUOTA, False), (QUOTA, False), (10 * QUOTA, True)),
     ],
 )
 def test_who_asks_seldom_is_not_starved_by_one_that_asks_often(
@@ -109,6 +108,7 @@ def test_who_asks_seldom_is_not_starved_by_one_that_asks_often(
     assert worst(shared([400.0, 10.5], burst=burst, no_debt=no_debt)) > 0.85
 
 
+@pytest.mark.thorough
 def test_three_that_ask_seldom_get_most_of_what_they_want() -> None:
     assert worst(shared([400.0, 5.25, 5.25, 5.25])) > 0.75
 
@@ -156,6 +156,7 @@ def test_who_uses_most_of_a_small_quota_is_not_refused_while_it_is_there() -> No
     assert min(figures.total_ratio or 0.0 for figures in ratios) > 0.98
 
 
+@pytest.mark.thorough
 def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     """Alone or beside idle ones, it is the central bucket to the last request."""
     beside = shared([400.0, 0.0, 0.0])
@@ -197,6 +198,7 @@ def test_who_believes_in_less_than_the_others_is_not_starved(
     assert sum(got) == pytest.approx(QUOTA * 50.0, rel=0.01)
 
 
+@pytest.mark.thorough
 def test_views_that_come_together_do_not_rise() -> None:
     """A request that is on its way is no difference: 25 units more in a minute else."""
     scenario = parse_scenario(
@@ -216,6 +218,7 @@ def test_views_that_come_together_do_not_rise() -> None:
     assert abs(total - 1.0) * QUOTA * 91.0 < 3.0 * COST
 
 
+@pytest.mark.thorough
 def test_while_half_of_the_agents_are_silent_the_others_go_on() -> None:
     """Part of the level is set aside for the silent; what is yielded fits the rest."""
     scenario = parse_scenario(

@@ -112,7 +112,7 @@ class Cluster:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "kind", ["balanced", "no debt", "strict", *thorough("hold", "open", "closed")]
+    "kind", ["balanced", "strict", *thorough("no debt", "hold", "open", "closed")]
 )
 @pytest.mark.parametrize("rate", [*thorough(5.0), 300.0])
 def test_one_limit_is_told_what_it_is_told_beside_another(

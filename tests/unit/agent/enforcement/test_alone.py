@@ -97,7 +97,7 @@ class Alone:
 
 @pytest.mark.long
 @pytest.mark.parametrize("may_owe", [True, False])
-@pytest.mark.parametrize("seed", [*range(3), *thorough(*range(3, 12))])
+@pytest.mark.parametrize("seed", [0, *thorough(*range(1, 12))])
 def test_an_agent_alone_decides_as_one_central_bucket(seed: int, may_owe: bool) -> None:
     random = np.random.default_rng([seed, may_owe])
     rate = float(10 ** random.uniform(-1, 3))

@@ -228,6 +228,7 @@ def test_the_last_one_keeps_all_for_whoever_comes_back_first() -> None:
     assert owned(world)["a"] > 999.0
 
 
+@pytest.mark.thorough
 @pytest.mark.long
 def test_a_hundred_agents_settle_and_each_can_own_its_part() -> None:
     lives = [AgentLife(f"n{i:03}", 1) for i in range(100)]

@@ -114,10 +114,12 @@ def one_is_killed_and_a_newcomer_is_the_smallest(world: Strict) -> None:
 @pytest.mark.parametrize(
     "deaths",
     [
-        the_smallest_is_killed_and_starts_anew,
-        two_are_killed_and_start_anew,
         the_next_life_is_killed_too,
-        one_leaves_and_a_newcomer_is_the_smallest,
+        *thorough(
+            the_smallest_is_killed_and_starts_anew,
+            two_are_killed_and_start_anew,
+            one_leaves_and_a_newcomer_is_the_smallest,
+        ),
         one_is_killed_and_a_newcomer_is_the_smallest,
     ],
 )
@@ -142,6 +144,7 @@ def test_all_but_two_restart_again_and_again() -> None:
     world.watch_until_all_is_owned()
 
 
+@pytest.mark.thorough
 @pytest.mark.long
 def test_what_was_given_where_nobody_could_hear_is_not_taken() -> None:
     world = Strict("abcd")

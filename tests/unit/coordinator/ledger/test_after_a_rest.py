@@ -99,7 +99,9 @@ class Cluster:
 
 @pytest.mark.long
 @pytest.mark.parametrize("spent", [*thorough(1.0, 6.0), BURST])
-@pytest.mark.parametrize("first", ["rests", "busy elsewhere", "refuses", "spends"])
+@pytest.mark.parametrize(
+    "first", ["rests", *thorough("busy elsewhere", "refuses"), "spends"]
+)
 def test_what_one_agent_spends_after_a_rest_is_charged_by_all(
     first: str, spent: float
 ) -> None:
