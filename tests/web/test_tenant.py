@@ -96,6 +96,26 @@ def test_the_figures_are_those_of_the_api(
     assert cells[-1][:4] == ["batch", "requests", MARKS[idle["standing"]], "20 / s"]
 
 
+def test_ably_a_calendar_limit_is_shown_in_its_unit_with_what_is_used_of_it(
+    page: Page, server: Server, acme: httpx.Client
+) -> None:
+    month = {"dimension": "requests", "rate": 4, "period": "month"}
+    body = {"limits": [month], "may_owe": False}
+    acme.put("/groups/gold", json=body).raise_for_status()
+    with at_work(server.url, {"web-1": {"acme": 20.0}}):
+        page.goto(f"{server.url}/#/tenant/acme")
+        limit = page.locator("main section section").first.locator("tbody tr").first
+        expect(limit).to_contain_text("100 %")
+        expect(limit).to_contain_text("4 / calendar month")
+        page.goto(f"{server.url}/#/")
+        row = page.get_by_role("row").filter(has_text="gold")
+        expect(row).to_contain_text("100 %")
+        expect(row).to_contain_text("4 / calendar month")
+        rows = acme.get("/overview").json()["rows"]
+    (told,) = (each for each in rows if each["group"] == "gold")
+    assert (told["period"], told["used"]) == ("month", pytest.approx(4.0, abs=1.0))
+
+
 def test_namespaces_are_paged_and_searched_by_the_server(
     page: Page, server: Server, acme: httpx.Client
 ) -> None:

@@ -1,8 +1,11 @@
 """When a limit counts as over."""
 
+from dataclasses import replace
+
 import pytest
 
 from headgate.api.live.snapshot import LiveAgentUse, Use
+from headgate.coordinator.config.configuration import Period
 
 
 def use(*, rate: float, level: float, admitted: float, refused: float) -> Use:
@@ -50,3 +53,20 @@ def test_a_limit_is_over_if_it_is_short_itself(
 
 def test_a_limit_that_refuses_nothing_is_not_over() -> None:
     assert use(rate=100.0, level=0.0, admitted=99.0, refused=1.0).pressure == "near"
+
+
+@pytest.mark.parametrize(
+    ("period", "rate", "level", "used"),
+    [
+        ("month", 50.0, 34.0, 16.0),
+        ("month", 50.0, -2.0, 52.0),
+        ("month", 50.0, 60.0, 0.0),  # an override has just ended
+        ("month", float("inf"), 0.0, None),
+        (None, 50.0, 34.0, None),
+    ],
+)
+def test_ably_of_a_calendar_period_what_is_used_is_told(
+    period: Period | None, rate: float, level: float, used: float | None
+) -> None:
+    seen = use(rate=rate, level=level, admitted=1.0, refused=0.0)
+    assert replace(seen, period=period).used_units == used

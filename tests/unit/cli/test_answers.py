@@ -87,3 +87,26 @@ def test_a_share_is_explained_in_words_that_go_with_its_figures(
     said = capsys.readouterr().out
     for words in told:
         assert f" {words}" in said
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ({"rate": 60.0, "period_s": 3600.0}, ["quota 60/h"]),
+        (
+            {"rate": 50.0, "period": "month", "period_s": 2_629_800.0, "level": 34.0},
+            ["quota 50/month", "Of the 50 requests of this month, 34 are left."],
+        ),
+    ],
+    ids=["hour", "month"],
+)
+def test_status_tells_a_limit_in_the_unit_in_which_it_was_set(
+    capsys: pytest.CaptureFixture[str], limit: dict[str, object], told: list[str]
+) -> None:
+    agent = {"agent": "a", "demand": 0.0167, "admitted": 0.0167, "state": "present"}
+    use = {"dimension": "requests", "agents": [agent], **limit}
+    with serving((200, json.dumps({"uses": [use]}))) as url:
+        assert main(["status", "gold", "--once", "--url", url]) == 0
+    said = capsys.readouterr().out
+    for words in [*told, "0.017"]:
+        assert words in said

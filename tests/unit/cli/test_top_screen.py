@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from headgate.cli.top.drawing import bar, grid_of, picture
+from headgate.cli.top.drawing import Grid, bar, grid_of, picture
 from headgate.cli.top.feed import Answer, Question
 from headgate.cli.top.screen import STANDINGS, Screen, Seen, View, fitted, pressed
 from headgate.cli.top.terminal import keys_of
@@ -209,6 +209,32 @@ def test_the_slots_of_a_group_are_shown_with_their_holders() -> None:
     full = {**ROW, "slots": 20, "in_flight": 7}
     groups = grid_of(Screen(), Answer(Question("/"), {"rows": [full]}, 0.0), 160)
     assert groups.rows[0][-1] == "7/20"
+
+
+def test_a_limit_is_shown_in_its_own_unit_with_what_is_used_of_a_calendar_period() -> (
+    None
+):
+    hourly = {**ROW, "rate": 60.0, "period_s": 3600.0, "admitted": 0.005}
+    monthly = {**ROW, "rate": 50.0, "period_s": 2_629_800.0, "admitted": 0.0}
+    monthly |= {"period": "month", "used": 16.0, "level": 34.0}
+    whole = {**monthly, "rate": 120_000_000.0, "used": None}
+    rows = [hourly, monthly, whole, {**monthly, "rate": "unlimited"}]
+    grid = grid_of(Screen(), Answer(Question("/"), {"rows": rows}, 0.0), 160)
+    shown = [(row[2].strip(), row[4]) for row in grid.rows]
+    assert grid.columns[4].name == "limit"
+    assert shown == [
+        ("[||||        ]  30 %", "60/h"),
+        ("[||||        ]  32 %", "50/month"),
+        ("", "120M/month"),
+        ("", "unlimited"),
+    ]
+    of = {"dimension": "requests", "rate": 50.0, "period": "month", "level": 34.0}
+    answer = Answer(Question("/"), {"uses": [{**of, "agents": []}]}, 0.0)
+    screen = Screen(view="group", group="gold")
+    drawn = picture(
+        screen, answer, Grid((), [], [], 0), size=(160, 9), url="http://a", now_s=0.0
+    )
+    assert "; of the 50 requests of this month, 34 are left" in drawn.plain
 
 
 def test_an_answer_to_another_page_is_not_shown() -> None:

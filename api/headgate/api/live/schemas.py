@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from headgate.agent.bus.partitions import PartitionPlan
 from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.values.quantities import Unlimited, shown
+from headgate.coordinator.config.configuration import Period
 from headgate.coordinator.escrow.slots import SlotView
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
 
@@ -36,6 +37,7 @@ class LimitLiveShown(BaseModel):
     rate: Rate = Field(description="Units per period.")
     burst: Rate
     period_s: float
+    period: Period | None = Field(description="Calendar period; null: a steady rate.")
     level: float | None = Field(description="Units left; negative if in debt.")
     agents: list[AgentLiveShown]
 
@@ -245,6 +247,7 @@ def _limit(use: Use) -> LimitLiveShown:
         rate=shown(use.rate),
         burst=shown(use.burst),
         period_s=use.period_s,
+        period=use.period,
         level=finite(use.level),
         agents=[
             AgentLiveShown(

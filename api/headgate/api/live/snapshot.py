@@ -118,6 +118,13 @@ class Use:
         return sum(row.refused_per_s for row in self.agents)
 
     @property
+    def used_units(self) -> float | None:
+        """Units used of the present calendar period; None without one, or no limit."""
+        if self.period is None or self.rate == inf:
+            return None
+        return max(0.0, self.rate - self.level)
+
+    @property
     def utilisation(self) -> float:
         """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0.
 
@@ -125,8 +132,9 @@ class Use:
         """
         if self.rate == 0:
             return 1.0 if self.demand_per_s > 0 else 0.0
-        if self.period is not None and self.rate < inf:
-            return 1.0 - self.level / self.rate
+        used = self.used_units
+        if used is not None:
+            return used / self.rate
         return self.admitted_per_s / self.rate_per_s
 
     @property

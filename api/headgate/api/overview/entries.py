@@ -1,7 +1,7 @@
 """Entries of the overview: one per limit, from the store, joined with its use."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, cast
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -9,9 +9,18 @@ from sqlalchemy.orm import Session
 from headgate.api.live.snapshot import ClusterSnapshot, Pressure, Use
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
 from headgate.api.values.quantities import restored
+from headgate.coordinator.config.configuration import Period
 
 Standing = Literal[Pressure, "idle"]
 """``idle``: no agent uses the limit at the moment."""
+
+_LimitColumns: TypeAlias = tuple[
+    str, str, float | None, float, Period | None, float | None
+]
+"""Dimension, scope, rate, length of the period, calendar period and burst."""
+
+_NO_LIMIT: _LimitColumns = ("", "cluster", None, 1.0, None, None)
+"""Stands for the limits of a group that has none."""
 
 RANK: dict[Standing, int] = {"over": 0, "near": 1, "calm": 2, "idle": 3}
 """Sort order: limits that need an operator's attention come first."""
@@ -29,7 +38,8 @@ class LimitEntry:
         dimension: What is counted; empty where the group has no limit.
         scope: ``cluster`` or ``node``; there is no live view of the latter.
         rate: Units per period.
-        period_s: Seconds.
+        period_s: Seconds; of a calendar period, its mean length.
+        period: Its calendar period, if it has one; else None.
         burst: Units.
         slots: Most requests of the group in flight at once; None for any number.
         folded: The text that a filter searches: both names, case folded.
@@ -43,6 +53,7 @@ class LimitEntry:
     scope: str
     rate: float
     period_s: float
+    period: Period | None
     burst: float
     slots: int | None
     folded: str
@@ -80,10 +91,11 @@ def load_entries(session: Session) -> list[LimitEntry]:
     columns = select(GroupRow.id, GroupRow.name, GroupRow.parent_id, GroupRow.slots)
     groups = session.execute(columns.order_by(GroupRow.name)).all()
     names = {row.id: row.name for row in groups}
-    limits: dict[int, list[tuple[str, str, float | None, float, float | None]]] = {}
+    limits: dict[int, list[_LimitColumns]] = {}
     table = LimitRow.__table__.c
     for row in session.execute(select(*table).order_by(table.dimension, table.scope)):
-        limit = (row.dimension, row.scope, row.rate, row.period_s, row.burst)
+        term = row.period_s, cast("Period | None", row.period)
+        limit = (row.dimension, row.scope, row.rate, *term, row.burst)
         limits.setdefault(row.group_id, []).append(limit)
     return [
         LimitEntry(
@@ -95,13 +107,14 @@ def load_entries(session: Session) -> list[LimitEntry]:
             scope=scope,
             rate=restored(rate),
             period_s=period_s,
+            period=period,
             burst=restored(burst),
             slots=row.slots,
             folded=f"{row.name} {dimension}".casefold(),
         )
         for row in groups
-        for dimension, scope, rate, period_s, burst in limits.get(
-            row.id, [("", "cluster", None, 1.0, None)]
+        for dimension, scope, rate, period_s, period, burst in limits.get(
+            row.id, [_NO_LIMIT]
         )
     ]
 

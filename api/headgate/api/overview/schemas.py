@@ -27,8 +27,12 @@ class RowShown(BaseModel):
     )
     rate: Rate = Field(description="Units per period.")
     period_s: float
+    period: Period | None = Field(description="Calendar period; null: a steady rate.")
     burst: Rate
     standing: Literal["over", "near", "calm", "idle"]
+    used: float | None = Field(
+        description="Units used of the present calendar period; null without one."
+    )
     admitted: float | None = Field(description="Units/s.")
     demand: float | None = Field(
         description="Estimated units/s, which the shares are computed from."
@@ -239,8 +243,10 @@ def _row(row: OverviewRow) -> RowShown:
         scope=entry.scope,
         rate=shown(entry.rate),
         period_s=entry.period_s,
+        period=entry.period,
         burst=shown(entry.burst),
         standing=row.standing,
+        used=None if use is None else _rounded(use.used_units),
         admitted=None if use is None else round(use.admitted_per_s, 3),
         demand=None if use is None else round(use.demand_per_s, 3),
         attempted=None if use is None else round(use.attempted_per_s, 3),
@@ -250,6 +256,10 @@ def _row(row: OverviewRow) -> RowShown:
         slots=entry.slots,
         in_flight=row.in_flight,
     )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else finite(round(value, 3))
 
 
 def _use(use: Use) -> UseShown:

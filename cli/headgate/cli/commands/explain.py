@@ -20,7 +20,7 @@ from headgate.cli.output.printing import (
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
-    from headgate.cli.output.live_view import UseJson
+    from headgate.cli.output.use_json import UseJson
 
 EXPLAIN_EPILOG = """[bold]Examples[/bold]
 

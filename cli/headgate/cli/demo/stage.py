@@ -203,7 +203,7 @@ def _sheet(
         )
     return ShareTable(
         title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {phase.name:<9}",
-        quota_per_s=plan.shape.quota_per_s,
+        quota=f"{plan.shape.quota_per_s:,.0f}/s",
         rows=tuple(rows),
         level_units=known.level_units,
         footer=f"web page {url}",

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, cast
 
 from headgate.cli.client.closeable import Closing
 from headgate.cli.client.paths import AGENTS, OVERVIEW, group_path
 from headgate.cli.failure import Failure
+from headgate.cli.options.limits import show_period, show_quantity
+from headgate.cli.output.plain_words import of_period
 from headgate.cli.output.share_table import ShareRow, ShareTable
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
+    from headgate.cli.output.use_json import UseJson
 
 MOST_TABLES = 12
 """Groups shown at once; `headgate status GROUP` shows any other."""
-
-
-class AgentJson(TypedDict, total=False):
-    """One agent's part of a limit, in the API's JSON."""
-
-    agent: str
-    demand: float
-    share: float | None
-    admitted: float
-    refused: float
-    held: float
-    state: str
-
-
-class UseJson(TypedDict, total=False):
-    """One limit of a group in use, in the API's JSON."""
-
-    dimension: str
-    rate: float | str
-    period_s: float
-    period: str | None
-    level: float | None
-    agents: list[AgentJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +124,6 @@ def _path(group: str) -> str:
 
 
 def _sheet(group: str, use: UseJson) -> ShareTable:
-    rate = use.get("rate", 0.0)
-    per_s = float("inf") if isinstance(rate, str) else rate / use.get("period_s", 1.0)
     rows = tuple(
         ShareRow(
             agent=row.get("agent", ""),
@@ -161,7 +139,16 @@ def _sheet(group: str, use: UseJson) -> ShareTable:
     level = use.get("level")
     return ShareTable(
         title=f"{group}  {use.get('dimension')}",
-        quota_per_s=per_s,
+        quota=_quota(use),
         rows=rows,
         level_units=level,
+        footer=of_period(use),
     )
+
+
+def _quota(use: UseJson) -> str:
+    rate = use.get("rate", 0.0)
+    if isinstance(rate, str):
+        return rate
+    period = use.get("period") or show_period(use.get("period_s", 1.0))
+    return f"{show_quantity(rate)}/{period}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headgate.cli.output.live_view import AgentJson, UseJson
+    from headgate.cli.output.use_json import AgentJson, UseJson
 
 MOST_SENTENCES = 10
 """Agents that get a sentence of their own, those that miss most first."""
@@ -47,8 +47,8 @@ def sentences(use: UseJson) -> Iterator[str]:
     if isinstance(rate, str):
         yield f"{who} {_figure(wanted)} {dimension}/s; no limit applies."
         return
-    if (period := use.get("period")) is not None:
-        yield _of_period(use, period)
+    if told := of_period(use):
+        yield told
         yield f"{who} {_figure(wanted)} {dimension}/s just now."
         return
     per_s = rate / use.get("period_s", 1.0)
@@ -79,8 +79,12 @@ def sentences(use: UseJson) -> Iterator[str]:
         yield f"The table below shows the other {len(rows) - MOST_SENTENCES} agents."
 
 
-def _of_period(use: UseJson, period: str) -> str:
+def of_period(use: UseJson) -> str:
+    """Return how much of its calendar period a limit has used; empty without one."""
     dimension, rate = use.get("dimension", "units"), use.get("rate", 0.0)
+    period = use.get("period")
+    if period is None or isinstance(rate, str):
+        return ""
     all_of_it = f"{_figure(float(rate))} {dimension} of this {period}"
     level = use.get("level") or 0.0
     if level >= 1.0:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+SMALL = 0.005
+"""From here on figures below 1 are shown: a limit of 60/h is 0.017/s."""
+
 UNKNOWN = "-"
 """Shown while a figure is unknown."""
 
@@ -43,14 +46,14 @@ class ShareTable:
 
     Attributes:
         title: Shown above it.
-        quota_per_s: Q, units/s; infinite where unlimited.
+        quota: The limit in the unit in which it was set, such as 60/h.
         rows: One per agent.
         level_units: Level of the group's bucket, units.
         footer: Shown below it.
     """
 
     title: str
-    quota_per_s: float
+    quota: str
     rows: tuple[ShareRow, ...]
     level_units: float | None = None
     footer: str = ""
@@ -78,7 +81,7 @@ def as_table(sheet: ShareTable) -> Table:
         "sum",
         *_sums(sheet.rows),
         level,
-        f"quota {_figure(sheet.quota_per_s)}/s",
+        f"quota {sheet.quota}",
     )
     for heading, footer in zip(_COLUMNS, footers, strict=True):
         left = heading in {"agent", ""}
@@ -94,9 +97,11 @@ def as_table(sheet: ShareTable) -> Table:
 def as_line(sheet: ShareTable) -> str:
     """Return the table as one line, for output without a terminal.
 
-    >>> as_line(ShareTable(title="t", quota_per_s=10.0, rows=(
-    ...     ShareRow(agent="a", demand_per_s=12.0, admitted_per_s=9.0),)))
+    >>> row = ShareRow(agent="a", demand_per_s=12.0, admitted_per_s=9.0)
+    >>> as_line(ShareTable(title="t", quota="10/s", rows=(row,)))
     't  demand 12 admitted 9 of 10/s  a 9/12'
+    >>> as_line(ShareTable(title="t", quota="50/month", rows=(row,), footer="34 left"))
+    't  demand 12/s admitted 9/s, quota 50/month: 34 left  a 9/12'
     """
     demand, _, admitted, _ = _sums(sheet.rows)
     parts = " ".join(
@@ -104,8 +109,12 @@ def as_line(sheet: ShareTable) -> str:
         + (f" ({row.note})" if row.note else "")
         for row in sheet.rows
     )
-    quota = _figure(sheet.quota_per_s)
-    return f"{sheet.title}  demand {demand} admitted {admitted} of {quota}/s  {parts}"
+    if sheet.quota.endswith("/s"):
+        figures = f"demand {demand} admitted {admitted} of {sheet.quota}"
+    else:  # the figures are per second, but the quota is not
+        figures = f"demand {demand}/s admitted {admitted}/s, quota {sheet.quota}"
+        figures += f": {sheet.footer}" if sheet.footer else ""
+    return f"{sheet.title}  {figures}  {parts}"
 
 
 def _figures(row: ShareRow) -> tuple[str, ...]:
@@ -135,4 +144,6 @@ def _sum(values: Sequence[float | None]) -> str:
 def _figure(value: float | None) -> str:
     if value is None:
         return UNKNOWN
+    if SMALL <= abs(value) < 1.0:
+        return f"{value:.2g}"
     return "unlimited" if value == float("inf") else f"{round(value):,}"  # never -0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from rich.cells import cell_len
 from rich.text import Text
 
-from headgate.cli.options.limits import show_quantity
+from headgate.cli.options.limits import show_period, show_quantity
+from headgate.cli.output.plain_words import of_period
 from headgate.cli.output.printing import counted, cut_middle
 from headgate.cli.output.slot_holders import IN_FLIGHT
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from headgate.cli.client.rest import JsonObject
     from headgate.cli.output.slot_holders import SlotHolderJson
+    from headgate.cli.output.use_json import UseJson
     from headgate.cli.top.feed import Answer
     from headgate.cli.top.screen import Screen
 
@@ -32,8 +34,13 @@ FOOTER = 1
 BAR = 12
 """Width of a bar between its brackets."""
 
-_OTHERS = 125
+_OTHERS = 127
 """Width that a row needs besides the group's name."""
+
+LONG = 100_000
+"""From here on a limit is shown as 100k, so that it fits its column."""
+
+_MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 _STYLES = {"over": "bold red", "near": "yellow", "calm": "green", "idle": "dim"}
 
@@ -55,15 +62,24 @@ HELP = """
   p                    pause or resume
   q                    quit
 
-  A bar shows what is admitted, against the limit. over: refusing; near: above
+  A bar shows what is admitted, against the limit; of a calendar limit, such as
+  50/month, what is used of the present period. over: refusing; near: above
   the soft threshold, or 80 % of the rate; idle: not in use. The level is what
-  is left in the group's bucket; negative if in debt. In flight: slots that are
-  held, of those that the group has; an agent's row of slots_in_flight shows the
-  slots that it wants (demand), may hand out (share) and holds (admitted).
+  is left in the group's bucket, or of the period; negative if in debt.
+  In flight: slots that are held, of those that the group has; an agent's row
+  of slots_in_flight shows the slots that it wants (demand), may hand out
+  (share) and holds (admitted).
 """
 
 
-class LimitRowJson(TypedDict):
+class _PeriodJson(TypedDict, total=False):
+    """What an API of an earlier version does not tell of a limit."""
+
+    period: str | None
+    used: float | None
+
+
+class LimitRowJson(_PeriodJson):
     """One limit in the overview, in the API's JSON."""
 
     group: str
@@ -198,6 +214,9 @@ def _state(screen: Screen, document: JsonObject) -> str:
     if screen.view == "group":
         slots = _slots(document)
         said = "" if slots is None else _in_flight(slots)
+        for use in cast("list[UseJson]", document.get("uses", [])):
+            if told := of_period(use):
+                said += f"; {told[0].lower()}{told[1:]}"
         return f"group {screen.group}: agents that use it{said}"
     if screen.view == "agents":
         bus = "open" if document.get("bus_open") else "closed"
@@ -260,7 +279,7 @@ def _groups(document: JsonObject, width: int) -> Grid:
         Column("dimension", 16, right=False),
         Column("use of the limit", BAR + 8, right=False),
         Column("admitted/s", 10),
-        Column("limit/s", 10),
+        Column("limit", 12),
         Column("refused/s", 9),
         Column("demand/s", 10),
         Column("level", 9),
@@ -278,15 +297,13 @@ def _groups(document: JsonObject, width: int) -> Grid:
 
 
 def _group(row: LimitRowJson) -> tuple[str, ...]:
-    rate = row["rate"]
-    limit = rate if isinstance(rate, str) else rate / row["period_s"]
     node = " /node" if row["scope"] == "node" else ""
     return (
         row["group"],
         f"{row['dimension'] or '(no limit)'}{node}",
-        bar(row["admitted"], limit),
+        _bar_of(row),
         _figure(row["admitted"]),
-        show_quantity(limit) if isinstance(limit, str) else _figure(limit),
+        _limit(row),
         _figure(row["refused"]),
         _figure(row["demand"]),
         _figure(row["level"]),
@@ -296,8 +313,23 @@ def _group(row: LimitRowJson) -> tuple[str, ...]:
     )
 
 
+def _limit(row: LimitRowJson) -> str:
+    """Return a limit in the unit in which it was set, such as 60/h or 50/month."""
+    rate = row["rate"]
+    if isinstance(rate, str):
+        return rate
+    return f"{_amount(rate)}/{row.get('period') or show_period(row['period_s'])}"
+
+
+def _bar_of(row: LimitRowJson) -> str:
+    rate = row["rate"]
+    if row.get("period") or isinstance(rate, str):
+        return bar(row.get("used"), rate)
+    return bar(row["admitted"], rate / row["period_s"])
+
+
 def bar(admitted: float | None, limit: float | str) -> str:
-    """Return a bar of what is admitted against a limit, both in units/s.
+    """Return a bar of what is admitted against a limit, both in the same unit.
 
     >>> bar(500.0, 1000.0)
     '[||||||      ]  50 %'
@@ -396,6 +428,18 @@ def _figure(value: float | None) -> str:
     if abs(value) >= 1e7:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _amount(value: float) -> str:
+    """Return the number of a limit, with a multiple as it is written if it is long.
+
+    >>> _amount(50.0), _amount(99_999.0), _amount(1_500_000.0)
+    ('50', '99,999', '1.5M')
+    """
+    if value < LONG:
+        return show_quantity(value)
+    units, multiple = next(each for each in _MULTIPLES if value >= each[0])
+    return f"{value / units:.4g}{multiple}"
 
 
 def _seconds(value: float | None) -> str:

@@ -42,16 +42,23 @@ export function rate(value, periodS) {
   return value === "unlimited" ? "unlimited" : `${short(value)} / ${period(periodS)}`;
 }
 
-/** Return the rate of a configured limit; a calendar period by its name and zone. */
+/** Return the rate of a limit; a calendar period by its name and, if it isn't UTC, its zone. */
 export function rateOf(limit) {
   if (!limit.period) return rate(limit.rate, limit.period_s);
-  const zone = limit.time_zone === "UTC" ? "" : `, ${limit.time_zone}`;
+  const zone = (limit.time_zone ?? "UTC") === "UTC" ? "" : `, ${limit.time_zone}`;
   return `${limit.rate === "unlimited" ? "unlimited" : short(limit.rate)} / calendar ${limit.period}${zone}`;
 }
 
 /** Return a limit in units per second; Infinity where unlimited. */
 export function perSecond(value, periodS) {
   return value === "unlimited" ? Infinity : value / periodS;
+}
+
+/** Return which part of a limit is used: of a calendar period's units, else of its rate; NaN where that can't be said. */
+export function partUsed({ rate: most, period_s: periodS, period: calendar, used, admitted }) {
+  if (admitted === null || most === "unlimited") return NaN;
+  const [now, whole] = calendar ? [used, most] : [admitted, perSecond(most, periodS)];
+  return whole === 0 ? Infinity : now / whole;
 }
 
 /** Return part as per cent. */

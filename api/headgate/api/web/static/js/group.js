@@ -7,7 +7,7 @@ import { ShareChart, UseChart, agentColour } from "./charts.js";
 import { confirmed } from "./dialogs.js";
 import { cut, h, newestOnly, scroller, setText, showList, toast } from "./dom.js";
 import { explained } from "./explain.js";
-import { age, full, perSecond, percent, rate, rateOf, short, stamp, subject } from "./format.js";
+import { age, full, perSecond, percent, rateOf, short, stamp, subject } from "./format.js";
 import { editGroup } from "./group_form.js";
 import { endOverride, overrideGroup, overrideText, overridesOf } from "./override_form.js";
 import { replaceAddress, withQuery } from "./link.js";
@@ -147,8 +147,7 @@ export function groupPage(root, query, name, opened = "") {
     if (!of || shown.at_s === null) return;
     charts.use.add(shown.at_s, of, perSecond(of.rate, of.period_s));
     charts.shares.add(shown.at_s, of);
-    const limit = rate(of.rate, of.period_s);
-    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(of.admitted)} admitted and ${short(of.attempted)} attempted per second; the limit is ${limit}`);
+    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(of.admitted)} admitted and ${short(of.attempted)} attempted per second; the limit is ${rateOf(of)}`);
     parts.shareChart.setAttribute("aria-label", `Shares of ${of.agents.length} agents; the table below has the figures`);
   }
 

@@ -2,7 +2,7 @@
 
 import { Problem, get } from "./api.js";
 import { cut, debounced, h, setText } from "./dom.js";
-import { STANDING, full, perSecond, percent, rate, short } from "./format.js";
+import { STANDING, full, partUsed, perSecond, percent, rateOf, short } from "./format.js";
 import { replaceAddress } from "./link.js";
 import { follow } from "./stream.js";
 import { WindowedList } from "./windowed.js";
@@ -166,9 +166,9 @@ function drawRow(element, row) {
   link.setAttribute("href", groupHash(row.group, row.dimension));
   setText(parent, row.parent ? `in ${row.parent}` : "");
   setText(counts, row.dimension ? row.dimension + (row.scope === "node" ? " per node" : "") : "no limit");
-  setText(limit, row.dimension ? rate(row.rate, row.period_s) : "–");
-  const whole = perSecond(row.rate, row.period_s);
-  const used = row.admitted === null ? 0 : whole === 0 ? Number(row.attempted > 0) : row.admitted / whole;
+  setText(limit, row.dimension ? rateOf(row) : "–");
+  const whole = row.period ? Infinity : perSecond(row.rate, row.period_s); // refusals don't add up to a part of a period
+  const used = row.rate === 0 ? Number(row.attempted > 0) : partUsed(row) || 0;
   const over = row.refused && Number.isFinite(whole) && whole > 0 ? row.refused / whole : 0;
   admittedBar.style.width = `${Math.min(100, used * 100)}%`;
   refusedBar.style.width = `${Math.min(100, over * 100)}%`;

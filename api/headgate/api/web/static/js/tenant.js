@@ -2,7 +2,7 @@
 
 import { Problem, get } from "./api.js";
 import { cut, debounced, h, newestOnly, scroller, setText } from "./dom.js";
-import { full, moment, perSecond, percent, rate, short, subject } from "./format.js";
+import { full, moment, partUsed, percent, rateOf, short, subject } from "./format.js";
 import { replaceAddress } from "./link.js";
 import { groupHash, standingChip } from "./overview.js";
 import { follow } from "./stream.js";
@@ -84,7 +84,7 @@ export function tenantPage(root, query, name = "") {
 
   function show(shown) {
     const groups = new Map(shown.groups.map((group) => [group.group, group]));
-    const made = JSON.stringify([shown.tenant, shown.namespaces, shown.groups.map(({ group, parent, rows }) => [group, parent, rows.map((row) => [row.dimension, row.scope, row.rate, row.period_s])])]);
+    const made = JSON.stringify([shown.tenant, shown.namespaces, shown.groups.map(({ group, parent, rows }) => [group, parent, rows.map((row) => [row.dimension, row.scope, row.rate, row.period_s, row.period])])]);
     if (made !== structure) {
       structure = made;
       figures = [];
@@ -169,19 +169,13 @@ function pressure(rows) {
   const over = rows.filter((row) => row.standing === "over");
   if (!over.length) return "No rate limit refuses anything at present.";
   // A group counts what the groups below it refuse: the limit that refuses is the one that is used up.
-  const worst = over.reduce((one, other) => ((used(other) || 0) > (used(one) || 0) ? other : one));
-  return `The limit on ${worst.dimension} of group ${worst.group} refuses ${short(worst.refused)} per second: ${short(worst.attempted)} per second are attempted, and the limit is ${rate(worst.rate, worst.period_s)}.`;
-}
-
-/** Return which part of a limit is used, all of one that admits nothing; NaN where that can't be said. */
-function used({ dimension, rate: most, period_s: periodS, admitted }) {
-  const whole = dimension ? perSecond(most, periodS) : Infinity;
-  if (admitted === null || !Number.isFinite(whole)) return NaN;
-  return whole === 0 ? Infinity : admitted / whole;
+  const worst = over.reduce((one, other) => ((partUsed(other) || 0) > (partUsed(one) || 0) ? other : one));
+  return `The limit on ${worst.dimension} of group ${worst.group} refuses ${short(worst.refused)} per second: ${short(worst.attempted)} per second are attempted, and the limit is ${rateOf(worst)}.`;
 }
 
 /** Return the cells of a limit; what changes in them each second is added to `figures`. */
-function limitCells({ group, dimension, scope, rate: most, period_s: periodS }, figures) {
+function limitCells(limit, figures) {
+  const { group, dimension, scope } = limit;
   const state = h("td", {});
   const [part, ...counted] = [0, 1, 2, 3].map(() => h("td", { class: "number" }));
   let standing = null;
@@ -189,13 +183,13 @@ function limitCells({ group, dimension, scope, rate: most, period_s: periodS }, 
     const row = groups.get(group).rows.find((each) => each.dimension === dimension && each.scope === scope);
     if (row.standing !== standing) state.replaceChildren(standingChip(row.standing));
     standing = row.standing;
-    setText(part, percent(used(row)));
+    setText(part, percent(partUsed(row)));
     [row.attempted, row.admitted, row.refused].forEach((value, index) => setText(counted[index], short(value)));
   });
   return [
     h("td", {}, h("a", { href: groupHash(group, dimension) }, cut(group))),
     h("td", {}, dimension || "no limit", scope === "node" ? h("span", { class: "soft" }, " per node") : null),
-    state, h("td", { class: "number" }, dimension ? rate(most, periodS) : "–"), part, ...counted];
+    state, h("td", { class: "number" }, dimension ? rateOf(limit) : "–"), part, ...counted];
 }
 
 function pageStart(text) {
