@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, explained
+from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER
+from headgate.agent.limiter.costs import explained
 from headgate.agent.limiter.refusal import refuse
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class DimensionHandle(Generic[LimiterT]):
         now = self.clock()
         chain = self.chain
         try:
-            units = cost if type(cost) is float else float(cost + 0.0)
+            units = (
+                cost
+                if type(cost) is float
+                else 0.0
+                if cost is True
+                else float(cost + 0.0)
+            )
             if chain is None or not 0.0 < units <= MOST_COST:
                 return self.limiter.attempt(now, {self.dimension: cost})
             only = chain.only

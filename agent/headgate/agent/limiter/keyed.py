@@ -15,10 +15,11 @@ import threading
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, expected_cost, is_cost
+from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, expected_cost
 from headgate.agent.bucket.level import RACE_S
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.errors import InvalidCost
+from headgate.agent.limiter.costs import is_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -125,7 +126,13 @@ class KeyedLimiter:
         now = self._clock()
         held = self._keys.get(key)
         try:
-            units = cost if type(cost) is float else float(cost + 0.0)
+            units = (
+                cost
+                if type(cost) is float
+                else 0.0
+                if cost is True
+                else float(cost + 0.0)
+            )
             if held is None or not 0.0 < units <= MOST_COST:
                 if not is_cost(cost):
                     raise InvalidCost(expected_cost(cost))

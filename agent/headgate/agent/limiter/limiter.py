@@ -23,16 +23,10 @@ from headgate.agent.bucket.chain import (
     give_back_to,
 )
 from headgate.agent.bucket.compiled import mypyc_attr
-from headgate.agent.bucket.costs import (
-    MOST_COST,
-    NOT_A_NUMBER,
-    asked_costs,
-    check_dimension,
-    checked_costs,
-    explained,
-)
+from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, check_dimension
 from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
 from headgate.agent.errors import InvalidCost, InvalidDimension
+from headgate.agent.limiter.costs import asked_costs, checked_costs, explained
 from headgate.agent.limiter.deadlines import checked_seconds
 from headgate.agent.limiter.handle import DimensionHandle
 from headgate.agent.limiter.refusal import RECONSIDERED_S, refuse, settle_refusal
@@ -121,7 +115,7 @@ class Limiter:
             A decision, truthy when admitted.
 
         Raises:
-            InvalidCost: A cost is negative, above 2**53 or not a number.
+            InvalidCost: A cost is negative, above 2**53, True, False or not a number.
             InvalidDimension: A dimension is not an identifier.
         """
         # These lines are repeated in `DimensionHandle.try_acquire`: calling it from
@@ -129,7 +123,14 @@ class Limiter:
         now = self.clock()
         chain = self._requests
         try:
-            cost = requests if type(requests) is float else float(requests + 0.0)
+            # True adds up to 1; as 0 it is looked at closely, and refused.
+            cost = (
+                requests
+                if type(requests) is float
+                else 0.0
+                if requests is True
+                else float(requests + 0.0)
+            )
             if chain is None or costs or not 0.0 < cost <= MOST_COST:
                 if requests is not _NOTHING:
                     costs["requests"] = requests
@@ -501,7 +502,13 @@ class Limiter:
         for dimension, cost in costs.items():
             chain = chains.get(dimension)
             try:
-                units = cost if type(cost) is float else float(cost + 0.0)
+                units = (
+                    cost
+                    if type(cost) is float
+                    else 0.0
+                    if cost is True
+                    else float(cost + 0.0)
+                )
                 if chain is None or not 0.0 < units <= MOST_COST:
                     give_back_to(dimension, chains, costs)
                     return None
