@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -304,6 +305,31 @@ def test_a_value_that_no_group_can_have_is_told_with_its_field(
         ((named, reason),) = caught.value.problems
         assert named == field
         assert reason.startswith(f"expected {expected}")
+
+
+def test_a_body_that_contains_itself_or_never_ends_is_told_with_its_field(
+    admin: Admin,
+) -> None:
+    offered: list[Any] = []
+    offered.append({"again": offered})
+    quotas: dict[str, Any] = {}
+    quotas["groups"] = {"gold": quotas}
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    itself = "expected a JSON value, got one that contains itself"
+    levels = "expected at most 64 levels of lists and mappings"
+    for call, field, expected in (
+        (lambda: admin.update_group("g", offered_to=offered), "[0].again", itself),
+        (lambda: admin.apply(quotas), "groups.gold.groups", itself),
+        (lambda: admin.apply({"groups": {"gold": deep}}), "[0][0][0]", levels),
+    ):
+        with pytest.raises(AdminError) as caught:
+            call()
+        ((named, reason),) = caught.value.problems
+        assert named.endswith(field)
+        assert reason == expected
+        assert str(caught.value).endswith(f"{named}: {expected}")
 
 
 def test_a_rate_that_is_no_number_is_told_with_its_field(admin: Admin) -> None:

@@ -17,7 +17,10 @@ from headgate.agent.settings import check_timeout, check_token, check_url
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
+    from typing import TypeAlias
+
+    _Whole: TypeAlias = dict[object, object] | list[object] | tuple[object, ...]
 
 Verb = Literal["GET", "PUT", "PATCH", "POST", "DELETE"]
 
@@ -26,6 +29,9 @@ PAGE = 500
 
 MAX_PAGES = 2_000
 """Most pages of one list: a million items.  An endless list is not believed."""
+
+MAX_DEPTH = 64
+"""Most levels of lists and mappings in a body; a file of quotas has six."""
 
 
 class AdminError(HeadgateError):
@@ -173,27 +179,44 @@ def _bytes_of(operation: str, body: Json | bytes) -> bytes | None:
     try:
         return json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        for field, value in _leaves(body):
-            if isinstance(value, float) and not isfinite(value):
-                said = f"expected a finite number, got {value}"
-            elif value is not None and not isinstance(value, str | int | float):
-                said = f"expected a JSON value, got {shown(value)}"
-            else:
-                continue
-            raise _wrong(operation, field, said) from error
+        for field, expected in _problems(body):
+            raise _wrong(operation, field, expected) from error
         raise AdminError(operation, str(error)) from error
 
 
-def _leaves(value: object, field: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each value that is neither a list nor a mapping, with its field."""
+def _problems(
+    value: object, field: str = "", within: tuple[int, ...] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield each field whose value JSON does not have, and what was expected there.
+
+    Args:
+        value: What to look through.
+        field: Where it is.
+        within: Ids of the lists and mappings that it is part of.
+    """
+    if isinstance(value, dict | list | tuple):
+        whole = cast("_Whole", value)
+        if id(whole) in within:  # such as a list that was appended to itself
+            yield field, "expected a JSON value, got one that contains itself"
+        elif len(within) == MAX_DEPTH:
+            yield field, f"expected at most {MAX_DEPTH} levels of lists and mappings"
+        else:
+            for name, one in _members(whole, field):
+                yield from _problems(one, name, (*within, id(whole)))
+    elif isinstance(value, float) and not isfinite(value):
+        yield field, f"expected a finite number, got {value}"
+    elif value is not None and not isinstance(value, str | int | float):
+        yield field, f"expected a JSON value, got {shown(value)}"
+
+
+def _members(value: _Whole, field: str) -> Iterator[tuple[str, object]]:
+    """Yield what a list or mapping holds, each with its field."""
     if isinstance(value, dict):
-        for name, one in cast("dict[object, object]", value).items():
-            yield from _leaves(one, f"{field}.{name}" if field else str(name))
-    elif isinstance(value, list | tuple):
-        for index, one in enumerate(cast("Sequence[object]", value)):
-            yield from _leaves(one, f"{field}[{index}]")
+        for name, one in value.items():
+            yield f"{field}.{name}" if field else str(name), one
     else:
-        yield field, value
+        for index, one in enumerate(value):
+            yield f"{field}[{index}]", one
 
 
 def _wrong(operation: str, field: str, expected: str) -> AdminError:
