@@ -9,7 +9,9 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
 
 from headgate.api.attachments import service as attachments
 from headgate.api.groups import service as groups
@@ -23,6 +25,8 @@ from headgate.api.tenants import service as tenants
 from headgate.api.tenants import topics
 from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.errors import Invalid, NotFound
+
+Model = TypeVar("Model", bound=BaseModel)
 
 Target = Mapping[tuple[str, str], Document]
 """(kind, key) → wanted document; None for what should not exist."""
@@ -104,8 +108,27 @@ def _each_of(
     return delete_all
 
 
+def _checked(model: type[Model], document: object, what: str) -> Model:
+    """Return a document as a body; one of an earlier version may be wrong by now.
+
+    Raises:
+        Invalid: A value can't be accepted any more; `what` is the thing that has it.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        item = error.errors()[0]
+        for step in item["loc"]:
+            what += f"[{step}]" if isinstance(step, int) else f".{step}"
+        reason = item["msg"].removeprefix("Value error, ")
+        raise Invalid(what, reason.replace("Input should be", "expected")) from error
+
+
 def _write_groups(change: Change, documents: Documents) -> None:
-    bodies = {key: GroupBody.model_validate(found) for key, found in documents.items()}
+    bodies = {
+        key: _checked(GroupBody, found, f"groups.{key}")
+        for key, found in documents.items()
+    }
     groups.put_groups(change, bodies)
 
 
@@ -156,7 +179,7 @@ def _write_topic(change: Change, key: str, document: Mapping[str, object]) -> No
 def _write_policy(change: Change, key: str, document: Mapping[str, object]) -> None:
     level, target, kind = json.loads(key)
     wanted = {"level": level, "target": target, "kind": kind, "policy": document}
-    policies.put_policy(change, PolicyPut.model_validate(wanted))
+    policies.put_policy(change, _checked(PolicyPut, wanted, f"policies.{target}"))
 
 
 def _delete_policy(change: Change, key: str) -> None:

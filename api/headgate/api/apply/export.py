@@ -40,7 +40,7 @@ def exported(session: Session) -> dict[str, object]:
             if document.get("policies")
         },
         "groups": {
-            name: GroupBody.model_validate(document).model_dump(
+            name: GroupBody.stored(document).model_dump(
                 mode="json", exclude_defaults=True
             )
             for name, document in by_kind.get("group", {}).items()
@@ -82,7 +82,7 @@ def _documents(session: Session) -> dict[str, dict[str, Mapping[str, object]]]:
 
 def _policy(key: str, document: Mapping[str, object]) -> dict[str, object]:
     level, target, kind = json.loads(key)
-    policy = Policy.model_validate(document)
+    policy = Policy.stored(document)
     return {
         "level": level,
         "target": target,

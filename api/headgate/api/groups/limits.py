@@ -9,6 +9,7 @@ from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitP
 from headgate.api.values.errors import Invalid
 from headgate.api.values.names import checked_dimension
 from headgate.coordinator.config.configuration import (
+    LEAST_PERIOD_S,
     UNLIMITED,
     InvalidConfiguration,
     Limit,
@@ -95,21 +96,40 @@ def merged_limits(
         if old is None and patch.rate is None:
             raise Invalid(f"limits[{index}].rate", "expected a rate for a new limit")
         if old is not None:
-            kept = old.model_dump(mode="json")
-            if patch.period_s is not None and patch.period is None:
-                kept["period"] = None
-            if patch.period is not None or kept["period"] is not None:
-                kept["period_s"], kept["burst"] = 1.0, None  # both follow it
-            kafkas = patch.samples is not None or patch.window_s is not None
-            if old.burst == old.rate or patch.rate == 0 or kafkas:
-                kept["burst"] = None  # so that the default applies
-            given = {**kept, **given}
+            given = {**_kept(old, patch, f"limits[{index}]"), **given}
         try:
             limits[key] = LimitBody.model_validate(given)
         except ValidationError as error:  # what was patched doesn't go with the rest
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise Invalid(f"limits[{index}]", reason) from error
+    for limit in limits.values():
+        _refuse_short_period(limit, "limits")
     return list(limits.values())
+
+
+def _kept(old: LimitBody, patch: LimitPatch, at: str) -> dict[str, object]:
+    """Return the members of `old` that apply where `patch`, at `at`, has none."""
+    kept = old.model_dump(mode="json")
+    if patch.period_s is None and patch.period is None:
+        _refuse_short_period(old, f"{at}.period_s")
+    if patch.period_s is not None and patch.period is None:
+        kept["period"] = None
+    if patch.period is not None or kept["period"] is not None:
+        kept["period_s"], kept["burst"] = 1.0, None  # both follow it
+    kafkas = patch.samples is not None or patch.window_s is not None
+    if old.burst == old.rate or patch.rate == 0 or kafkas:
+        kept["burst"] = None  # so that the default applies
+    return kept
+
+
+def _refuse_short_period(limit: LimitBody, field: str) -> None:
+    """Refuse to keep a period that an earlier version accepted, and agents don't."""
+    if limit.period_s < LEAST_PERIOD_S:
+        raise Invalid(
+            field,
+            f"expected a period_s of at least {LEAST_PERIOD_S:g} for {limit.dimension}"
+            f" ({limit.scope}), which is stored with {limit.period_s:g}",
+        )
 
 
 def _refuse_nulls(patch: LimitPatch, at: str) -> None:

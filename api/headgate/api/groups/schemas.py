@@ -1,12 +1,18 @@
 """Request and response schemas of groups on `/api/v1`."""
 
+from collections.abc import Mapping
 from math import inf
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from headgate.api.values.quantities import Quantity, ShownQuantity, quantity
+from headgate.api.values.quantities import (
+    Quantity,
+    ShownQuantity,
+    quantity,
+    unlimited_as_infinity,
+)
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import (
     LEAST_PERIOD_S,
@@ -127,6 +133,11 @@ class LimitBody(Body):
                 raise ValueError(f"burst of {burst:g}: {error}") from error
         return self
 
+    @classmethod
+    def stored(cls, document: Mapping[str, object]) -> Self:
+        """Return a limit as an earlier version may have stored it, unchecked."""
+        return cls.model_construct(None, **unlimited_as_infinity(document))
+
 
 class LimitPatch(Body):
     """A change of one limit, found by dimension and scope; rate null removes it."""
@@ -202,6 +213,16 @@ class GroupBody(Body):
         max_length=MAX_OFFERS,
         description="Other tenants whose own operators may attach to it.",
     )
+
+    @classmethod
+    def stored(cls, document: Mapping[str, object]) -> Self:
+        """Return a group as an earlier version may have stored it, unchecked.
+
+        Whatever became a wrong value since must be shown, exported and replaced.
+        """
+        limits = cast("list[Mapping[str, object]]", document.get("limits", []))
+        whole = {**document, "limits": [LimitBody.stored(limit) for limit in limits]}
+        return cls.model_construct(None, **whole)
 
 
 class GroupPut(GroupBody):

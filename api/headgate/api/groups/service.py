@@ -265,7 +265,7 @@ def shown_groups(session: Session, rows: Sequence[GroupRow]) -> list[GroupShown]
 
 def body_of(group: GroupShown) -> GroupBody:
     """Return the body that would make `group`."""
-    return GroupBody.model_validate(document(group))
+    return GroupBody.stored(document(group))
 
 
 def document(group: GroupShown) -> dict[str, object]:

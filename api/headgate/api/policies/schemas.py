@@ -1,11 +1,12 @@
 """Schemas of a rate policy: request, response and snapshot."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.groups.schemas import PeriodS
-from headgate.api.values.quantities import Quantity
+from headgate.api.values.quantities import Quantity, unlimited_as_infinity
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import UNLIMITED
 
@@ -28,6 +29,11 @@ class Policy(Body):
     relative_to_publish_rate: bool = Field(
         default=False, description="Add the current publish rate to the rates."
     )
+
+    @classmethod
+    def stored(cls, document: Mapping[str, object]) -> Self:
+        """Return a policy as an earlier version may have stored it, unchecked."""
+        return cls.model_construct(None, **unlimited_as_infinity(document))
 
 
 class PolicyPut(Body):

@@ -68,7 +68,7 @@ def get_policy(
 ) -> Policy | None:
     """Return the policy that is set exactly there, or None."""
     row = session.get(PolicyRow, (level, checked_target(level, target), kind))
-    return None if row is None else Policy.model_validate(row.policy)
+    return None if row is None else Policy.stored(row.policy)
 
 
 def effective_policy(session: Session, topic: str, kind: Kind) -> EffectivePolicy:
@@ -319,7 +319,7 @@ def _shown(row: PolicyRow) -> PolicyShown:
             "level": row.level,
             "target": row.target,
             "kind": row.kind,
-            "policy": row.policy,
+            "policy": Policy.stored(row.policy),
             "revision": row.revision,
         }
     )

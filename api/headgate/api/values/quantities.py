@@ -1,5 +1,6 @@
 """Numbers of the API: ≥ 0, finite or the word ``unlimited``, never NaN."""
 
+from collections.abc import Mapping
 from math import inf, isfinite, isinf
 from typing import Annotated, Literal
 
@@ -63,6 +64,13 @@ ShownQuantity = Annotated[float, _SERIALIZER, _SCHEMA]
 def stored(value: float) -> float | None:
     """Return `value` as the store keeps it: infinity is NULL."""
     return None if isinf(value) else value
+
+
+def unlimited_as_infinity(document: Mapping[str, object]) -> dict[str, object]:
+    """Return a document that was written as JSON with infinity in place of the word."""
+    return {
+        name: inf if value == "unlimited" else value for name, value in document.items()
+    }
 
 
 def restored(value: float | None) -> float:
