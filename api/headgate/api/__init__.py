@@ -8,7 +8,7 @@ try:
     from headgate.api.rights.settings import RightsSettings
     from headgate.api.server import run, running
     from headgate.api.settings import Addresses, CannotStart, ServerSettings
-    from headgate.api.tokens.offline import create_token
+    from headgate.api.tokens.offline import create_token, delete_token, list_tokens
 finally:
     if _collecting:
         if not gc.get_freeze_count():
@@ -23,6 +23,8 @@ __all__ = [
     "RightsSettings",
     "ServerSettings",
     "create_token",
+    "delete_token",
+    "list_tokens",
     "run",
     "running",
 ]

@@ -18,8 +18,12 @@ DATABASES = {"sqlite", "postgresql", "postgres"}
 """What the URL of a database that can hold a configuration begins with."""
 
 
-def opened_store(settings: ServerSettings) -> Store:
+def opened_store(settings: ServerSettings, *, must_exist: bool = False) -> Store:
     """Return the store of `settings`, migrated.
+
+    Args:
+        settings: Of the server.
+        must_exist: Don't make a file where there is none.
 
     Raises:
         CannotStart: It can't be opened.
@@ -40,7 +44,11 @@ def opened_store(settings: ServerSettings) -> Store:
     try:
         if settings.cluster is not None:  # it is sent in each report
             checked_name(settings.cluster, "cluster")
-        _make_private(settings)
+        file = _sqlite_file(settings)
+        if file is not None:
+            if must_exist and not file.exists():
+                raise FileNotFoundError("no such file")
+            _make_private(file)
         return Store(settings.database_url, cluster=settings.cluster)
     except Invalid as error:
         raise CannotStart(str(error)) from error
@@ -49,16 +57,14 @@ def opened_store(settings: ServerSettings) -> Store:
         raise CannotStart(message.splitlines()[0]) from error
 
 
-def _make_private(settings: ServerSettings) -> None:
+def _make_private(file: Path) -> None:
     """Make the file of a new SQLite database readable by its owner only.
 
     It holds hashes of tokens and everybody's limits.  SQLite gives its journals the
     file's own mode.  An existing file keeps the mode that its creator chose.
     """
-    file = _sqlite_file(settings)
-    if file is not None:
-        with suppress(FileExistsError):
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _without_password(database: str) -> str:

@@ -81,6 +81,36 @@ def test_tokens_are_listed_without_their_text_and_deleted(
     assert "expected a valid bearer token" in headgate("group", "list", *by_viewer)[2]
 
 
+def test_tokens_of_a_database_are_listed_and_deleted_without_a_server(
+    headgate: Headgate, tmp_path: Path
+) -> None:
+    of = ("--database", str(tmp_path / "headgate.db"))
+    for name in ("ada", "eve"):
+        headgate("token", "create", name, "--role", "admin", *of)
+    listed = json.loads(headgate("token", "list", "--json", *of)[1])
+    assert [(one["name"], one["role"]) for one in listed] == [
+        ("ada", "admin"),
+        ("eve", "admin"),
+    ]
+    number = str(listed[0]["id"])
+    told = headgate("token", "delete", number, *of)
+    assert told == (0, f"token {number} deleted\n", "")
+    assert headgate("token", "list", "-o", "name", *of)[1] == f"{listed[1]['id']}\n"
+    for gone in (number, "9" * 30):
+        code, said, error = headgate("token", "delete", gone, *of)
+        assert (code, said) == (1, "")
+        assert error.startswith("headgate: token '")
+        assert error.endswith("' does not exist\n")
+    for wrong, why in (
+        ("mysql://x", "expected an SQLite file"),
+        (str(tmp_path / "typo.db"), "typo.db: no such file"),
+    ):
+        code, _, error = headgate("token", "list", "--database", wrong)
+        assert code == 1
+        assert why in error
+    assert not (tmp_path / "typo.db").exists()
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A self-signed certificate of 127.0.0.1, and its key."""

@@ -1,14 +1,21 @@
-"""Create a token in the database itself: the first one, before any server runs."""
+"""Tokens in the database itself: the first one, before any server runs, and others."""
 
 import getpass
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from headgate.api.opening import opened_store
+from headgate.api.rights import tokens
 from headgate.api.rights.principal import Role
-from headgate.api.rights.tokens import make_token
+from headgate.api.rights.schemas import TokenShown
 from headgate.api.settings import CannotStart, ServerSettings
-from headgate.api.store import Author
+from headgate.api.store import Author, Store
 from headgate.api.values.errors import Refused
+from headgate.api.values.quantities import MAX_ROW_ID
+
+PAGE = 1_000
+"""Tokens that one query reads."""
 
 
 def create_token(
@@ -25,15 +32,53 @@ def create_token(
         CannotStart: The database can't be opened, or a field can't be accepted.
     """
     store = opened_store(settings)
-    author = Author(name=f"{_user()} (local)", action="headgate token create")
+    with _closing(store), store.changing(_author("create")) as change:
+        token, _ = tokens.make_token(change, name, role, tenants=tenants, life_s=life_s)
+    return token
+
+
+def list_tokens(settings: ServerSettings) -> list[TokenShown]:
+    """Return the tokens in the database of `settings`, without their secrets.
+
+    Raises:
+        CannotStart: The database can't be opened.
+    """
+    found: list[TokenShown] = []
+    after: int | None = 0
+    store = opened_store(settings, must_exist=True)
+    with _closing(store), store.reading() as session:
+        while after is not None:
+            page = tokens.list_tokens(session, after=after, limit=PAGE)
+            found += page.items
+            after = page.next
+    return found
+
+
+def delete_token(settings: ServerSettings, number: int) -> None:
+    """Revoke a token in the database of `settings`.
+
+    Raises:
+        CannotStart: The database can't be opened, or has no such token.
+    """
+    number = min(number, MAX_ROW_ID)
+    store = opened_store(settings, must_exist=True)
+    with _closing(store), store.changing(_author("delete")) as change:
+        tokens.delete_token(change, number)
+
+
+@contextmanager
+def _closing(store: Store) -> Generator[None]:
+    """Close `store` after the block; a refusal in it is told as `CannotStart`."""
     try:
-        with store.changing(author) as change:
-            token, _ = make_token(change, name, role, tenants=tenants, life_s=life_s)
+        yield
     except Refused as error:
         raise CannotStart(str(error)) from error
     finally:
         store.close()
-    return token
+
+
+def _author(verb: str) -> Author:
+    return Author(name=f"{_user()} (local)", action=f"headgate token {verb}")
 
 
 def _user() -> str:

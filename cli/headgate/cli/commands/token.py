@@ -1,4 +1,4 @@
-"""`headgate token`: bearer tokens, created in the database itself, listed over REST."""
+"""`headgate token`: bearer tokens, in the database itself or over REST."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -27,6 +27,28 @@ headgate token create ops --role admin                    (the very first)
 headgate token create ci --role operator --tenant acme --days 90
 
 headgate token create broker-1 --role agent --database postgresql+psycopg://…"""
+
+
+_LIST_EPILOG = """[bold]Examples[/bold]
+
+headgate token list
+
+headgate token list --database headgate.db    (while no server runs)"""
+
+_DELETE_EPILOG = """[bold]Examples[/bold]
+
+headgate token delete 7
+
+headgate token delete 7 --database headgate.db    (while no server runs)"""
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        help="Work on the database itself instead of asking the API: an SQLite file, "
+        "or an SQLAlchemy URL.",
+        show_default=False,
+    ),
+]
 
 
 @token.callback()
@@ -82,17 +104,20 @@ def create(
         raise Failure(str(error)) from error
 
 
-@token.command("list")
+@token.command("list", epilog=_LIST_EPILOG)
 @spread
-def list_tokens(api: Api, output: Output) -> None:
+def list_tokens(api: Api, output: Output, database: Database = None) -> None:
     """List tokens by name and role; their secrets are never shown."""
     chosen = output.format()
-    with api.connect() as rest:
-        items = list(rest.pages(PATH))
+    if database is None:
+        with api.connect() as rest:
+            items = list(rest.pages(PATH))
+    else:
+        items = _tokens_in(database)
     print_items(_LISTING, items, chosen)
 
 
-@token.command("delete")
+@token.command("delete", epilog=_DELETE_EPILOG)
 @spread
 def delete_token(
     number: Annotated[
@@ -101,14 +126,52 @@ def delete_token(
     ],
     api: Api,
     as_json: AsJson = False,
+    database: Database = None,
 ) -> None:
-    """Revoke a token at once."""
-    with api.connect() as rest:
-        rest.call("DELETE", f"{PATH}/{number}")
+    """Revoke a token at once.
+
+    With --database, a server that runs on it accepts the token for a few seconds more.
+    """
+    if database is None:
+        with api.connect() as rest:
+            rest.call("DELETE", f"{PATH}/{number}")
+    else:
+        _delete_in(database, number)
     if as_json:
         print_json({"deleted": number})
     else:
         print_line(f"token {number} deleted")
+
+
+def _tokens_in(database: str) -> "list[JsonObject]":
+    """Return the tokens in a database.
+
+    Raises:
+        Failure: It can't be opened.
+    """
+    from headgate.api import CannotStart, ServerSettings
+    from headgate.api import list_tokens as listed
+
+    try:
+        settings = ServerSettings(database=database)
+        return [token.model_dump(mode="json") for token in listed(settings)]
+    except CannotStart as error:
+        raise Failure(str(error)) from error
+
+
+def _delete_in(database: str, number: int) -> None:
+    """Revoke a token in a database.
+
+    Raises:
+        Failure: It can't be opened, or has no such token.
+    """
+    from headgate.api import CannotStart, ServerSettings
+    from headgate.api import delete_token as deleted
+
+    try:
+        deleted(ServerSettings(database=database), number)
+    except CannotStart as error:
+        raise Failure(str(error)) from error
 
 
 def _row(one: "JsonObject") -> list[str]:
