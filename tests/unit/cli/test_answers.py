@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import typer
@@ -110,3 +111,40 @@ def test_status_tells_a_limit_in_the_unit_in_which_it_was_set(
     said = capsys.readouterr().out
     for words in [*told, "0.017"]:
         assert words in said
+
+
+def test_a_wide_list_of_groups_has_all_that_is_shown_of_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = {
+        "name": "each",
+        "limits": [{"dimension": "requests", "rate": 5.0}],
+        "mode": "strict",
+        "refusal": "wait",
+        "parent": "all",
+        "per": "user",
+        "slots": 21,
+        "weight": 2.5,
+        "isolation": "hold",
+        "may_owe": True,
+        "soft_threshold": 0.75,
+        "split": "even",
+        "per_partition": False,
+        "owner": "acme",
+        "offered_to": ["beta", "gamma"],
+        "id": 41,
+        "revision": 17,
+    }
+    page = json.dumps({"items": [one], "next": None})
+    with serving((200, page)) as url:
+        assert main(["group", "list", "-o", "wide", "--url", url]) == 0
+    headings, _, row = capsys.readouterr().out.splitlines()
+    told = dict(
+        zip(re.split(r" {3,}", headings), re.split(r" {3,}", row), strict=False)
+    )
+    words = {"True": "yes", "False": "no", "['beta', 'gamma']": "beta, gamma"}
+    for name, value in one.items():
+        if name == "limits":
+            continue
+        heading = {"name": "group"}.get(name, name.replace("_", " "))
+        assert told[heading] == words.get(str(value), str(value)), name

@@ -205,12 +205,19 @@ def _limits(one: "JsonObject") -> list[LimitJson]:
 
 def _details(one: "JsonObject") -> list[str]:
     """Return what only ``-o wide`` shows."""
+    soft = one.get("soft_threshold")
     return [
+        str(one.get("per") or ""),
         "" if one.get("slots") is None else str(one["slots"]),
         f"{one.get('weight')}",
         str(one.get("isolation", "")),
+        "yes" if one.get("may_owe") else "no",
+        "" if soft is None else f"{soft}",
+        str(one.get("split") or ""),
+        "yes" if one.get("per_partition") else "no",
         str(one.get("owner") or ""),
         ", ".join(cast("list[str]", one.get("offered_to") or [])),
+        str(one.get("id", "")),
         str(one.get("revision", "")),
     ]
 
@@ -219,6 +226,9 @@ _LISTING = Listing["JsonObject"](
     ["group", "limits", "mode", "refusal", "parent"],
     _row,
     lambda one: str(one["name"]),
-    wide=["slots>", "weight>", "isolation", "owner", "offered to", "revision>"],
+    wide=[
+        *("per", "slots>", "weight>", "isolation", "may owe", "soft threshold>"),
+        *("split", "per partition", "owner", "offered to", "id>", "revision>"),
+    ],
     wide_row=_details,
 )
