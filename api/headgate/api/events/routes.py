@@ -87,11 +87,6 @@ async def get_events(
     def overview() -> BaseModel:
         return overview_shown(observing.overview.window(look, tenants), look.offset)
 
-    def use() -> BaseModel:
-        assert group is not None
-        _require_group(service, None, group)  # it may have been deleted
-        return group_use_shown(group, service.watch.revision, observing.newest())
-
     def agents() -> BaseModel:
         revision = service.watch.revision
         return agents_shown(observing.newest(), revision, most=MAX_AGENTS)
@@ -107,7 +102,7 @@ async def get_events(
         stream = _stream(service, "tenant", limits)
     elif group is not None:
         await run_in_threadpool(_require_group, service, tenants, group)
-        stream = _stream(service, "group", use)
+        stream = _stream(service, "group", _use_of(service, observing, group))
     elif view == "agents":
         if tenants is not None:
             raise Forbidden(
@@ -135,6 +130,26 @@ class _CountedStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._observing.streams -= 1
+
+
+def _use_of(
+    service: Service, observing: Observing, group: str
+) -> Callable[[], BaseModel]:
+    """Return a function that shows the use of `group`, or raises NotFound.
+
+    It reads the database only after a change, which may have deleted the group.
+    """
+    looked_at = -1
+
+    def use() -> BaseModel:
+        nonlocal looked_at
+        revision = service.watch.revision
+        if revision != looked_at:
+            _require_group(service, None, group)
+            looked_at = revision
+        return group_use_shown(group, revision, observing.newest())
+
+    return use
 
 
 def _require_group(service: Service, tenants: Tenants, group: str) -> None:
