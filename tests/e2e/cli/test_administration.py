@@ -362,3 +362,40 @@ def test_of_a_template_explain_says_who_knows_its_values(headgate: Headgate) -> 
     assert headgate("group", "create", "each", *limit)[0] == 0
     told = "each is a template: each user has its limits for itself"
     assert told in headgate("explain", "each")[1]
+
+
+def test_a_tenant_that_is_not_there_yet_is_told_in_a_warning_with_similar_names(
+    headgate: Headgate,
+) -> None:
+    headgate("tenant", "create", "foundry")
+    create = ("group", "create", "warned", "--owner", "foundary")
+    told = "headgate: warning: there is no tenant 'foundary' yet"
+    similar = f"{told} (did you mean 'foundry'?)\n"
+    for command in ((*create, "--dry-run"), create):
+        code, _, error = headgate(*command)
+        assert (code, error) == (0, similar)
+    update = ("group", "update", "warned", "--offered-to", "foundry", "--offered-to")
+    code, said, error = headgate(*update, "zzz", "--json")
+    assert json.loads(said)["offered_to"] == ["foundry", "zzz"]
+    assert (code, error) == (0, "headgate: warning: there is no tenant 'zzz' yet\n")
+    quiet = headgate("group", "update", "warned", "--owner", "foundry")
+    assert quiet[::2] == (0, "")
+    assert headgate("group", "delete", "warned")[0] == 0
+
+
+def test_the_name_of_another_cluster_is_told_in_a_warning(headgate: Headgate) -> None:
+    headgate("group", "create", "everyone")
+    attach = ("attach", "everyone", "--cluster")
+    own = headgate(*attach, "*")
+    assert own[::2] == (0, "")
+    for command in ((*attach, "elsewhere", "--dry-run"), (*attach, "elsewhere")):
+        code, _, error = headgate(*command)
+        assert code == 0
+        assert error.startswith("headgate: warning: the API is that of cluster '")
+        assert error.endswith("of cluster 'elsewhere' has no effect here\n")
+        assert error.count("\n") == 1
+    name = error.split("'")[1]
+    assert headgate(*attach, name)[::2] == (0, "")
+    for each in ("*", "elsewhere", name):
+        assert headgate("detach", "--cluster", each, "--yes")[0] == 0
+    assert headgate("group", "delete", "everyone")[0] == 0

@@ -17,6 +17,9 @@ APPLY = "/api/v1/apply"
 
 ATTACHMENTS = "/api/v1/attachments"
 
+CLUSTERS = "/admin/v2/clusters"
+"""The name of the cluster, as Pulsar asks for it."""
+
 GROUPS = "/api/v1/groups"
 
 NAMESPACES = "/api/v1/namespaces"

@@ -125,6 +125,21 @@ class Rest(Closing):
             asked["after"] = cast("str | int", after)
         raise Failure(f"there are more than {MAX_ITEMS:,} items; narrow the search")
 
+    def texts(self, path: str) -> list[str]:
+        """Return the texts of a plain list.
+
+        Raises:
+            Failure: As for `call`, or the answer is no list.
+        """
+        response = self._send("GET", path, None, None, TIMEOUT_S)
+        try:
+            content: object = json.loads(response.body)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, list):
+            raise Failure(f"{self._url} is not a Headgate API: expected a list")
+        return [str(one) for one in cast("list[object]", content)]
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

@@ -15,6 +15,7 @@ from headgate.cli.options.output import Output
 from headgate.cli.output.confirmation import confirm, confirm_change
 from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import Listing, print_items, print_result
+from headgate.cli.output.unknown_names import warn_of_cluster
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
@@ -109,10 +110,12 @@ def attach(
         body: dict[str, object] = {"attachments": [attachment]}
         if dry_run:
             plan = rest.call("POST", APPLY, body=body, query={"dry_run": "true"})
+            _warn_of_cluster(rest, names)
             print_plan(plan, as_json)
             return
         confirm_change(rest, APPLY, body, yes=yes)
         answer = rest.call("PUT", ATTACHMENTS, body=attachment)
+        _warn_of_cluster(rest, names)
     print_result(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
 
 
@@ -134,6 +137,12 @@ def detach(
         )
         rest.call("DELETE", ATTACHMENTS, query=query)
     print_result(f"{shown} detached", {"detached": names}, as_json=as_json)
+
+
+def _warn_of_cluster(rest: "Rest", names: dict[str, str | None]) -> None:
+    cluster = names.get("cluster")
+    if cluster is not None:
+        warn_of_cluster(rest, cluster)
 
 
 def _group_of(rest: "Rest", names: dict[str, str | None]) -> str:

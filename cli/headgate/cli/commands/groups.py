@@ -22,6 +22,7 @@ from headgate.cli.output.printing import (
     print_json,
     print_line,
 )
+from headgate.cli.output.unknown_names import warn_of_tenants
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -62,8 +63,10 @@ def create_group(
     with api.connect() as rest:
         if dry_run:
             print_preview(rest, name, body, as_json, is_new=True)
+            warn_of_tenants(rest, settings.tenants())
             return
         made = rest.call("POST", GROUPS, body={"name": name, **body})
+        warn_of_tenants(rest, settings.tenants())
     _show(made, as_json, "created")
 
 
@@ -147,9 +150,11 @@ def update_group(
             check_removed(as_it_is, removed)
             if dry_run:
                 print_preview(rest, name, changed_group(as_it_is, body), as_json)
+                warn_of_tenants(rest, settings.tenants())
                 return
         confirm(_ended(name, limits), yes=yes)
         changed = rest.call("PATCH", group_path(name), body=body)
+        warn_of_tenants(rest, settings.tenants())
     _show(changed, as_json, "updated")
 
 

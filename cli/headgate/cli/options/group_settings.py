@@ -160,6 +160,11 @@ class GroupSettings:
                 raise Misused(f"--{option} {value}: expected a number")
         return given
 
+    def tenants(self) -> list[str]:
+        """Return the tenants that were named: the owner, and those it is offered to."""
+        named = [self.owner, *(self.offered_to or [])]
+        return [name for name in named if name]
+
     def limits(self) -> list[LimitJson]:
         """Return the limits that were given.
 
