@@ -41,7 +41,12 @@ NOT_A_NUMBER = (TypeError, ValueError, ArithmeticError)
 
 
 def is_cost(cost: Number) -> bool:
-    """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one."""
+    """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one.
+
+    Truth values are none, although ``True`` adds up to 1.
+    """
+    if isinstance(cost, bool):
+        return False
     try:
         # Decimals compare with floats but don't add up; an array is no single number.
         return 0.0 <= float(cost + 0.0) <= MOST_COST
@@ -60,7 +65,7 @@ def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
 
     Raises:
         InvalidDimension: A dimension is not an identifier.
-        InvalidCost: A cost is not a finite number from 0 to `MOST_COST`.
+        InvalidCost: A cost is True, False or not a finite number from 0 to `MOST_COST`.
     """
     for dimension, cost in costs.items():
         if not dimension.isidentifier():
@@ -75,7 +80,7 @@ def asked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
 
     Raises:
         InvalidDimension: A dimension is not an identifier.
-        InvalidCost: A cost is not a finite number from 0 to `MOST_COST`.
+        InvalidCost: A cost is True, False or not a finite number from 0 to `MOST_COST`.
     """
     return {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER
-from headgate.agent.limiter.costs import explained
+from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, explained
 from headgate.agent.limiter.refusal import refuse
 
 if TYPE_CHECKING:

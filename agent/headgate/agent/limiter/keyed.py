@@ -15,11 +15,10 @@ import threading
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, expected_cost
+from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, expected_cost, is_cost
 from headgate.agent.bucket.level import RACE_S
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.errors import InvalidCost
-from headgate.agent.limiter.costs import is_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

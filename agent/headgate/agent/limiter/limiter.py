@@ -23,10 +23,16 @@ from headgate.agent.bucket.chain import (
     give_back_to,
 )
 from headgate.agent.bucket.compiled import mypyc_attr
-from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, check_dimension
+from headgate.agent.bucket.costs import (
+    MOST_COST,
+    NOT_A_NUMBER,
+    asked_costs,
+    check_dimension,
+    checked_costs,
+    explained,
+)
 from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
 from headgate.agent.errors import InvalidCost, InvalidDimension
-from headgate.agent.limiter.costs import asked_costs, checked_costs, explained
 from headgate.agent.limiter.deadlines import checked_seconds
 from headgate.agent.limiter.handle import DimensionHandle
 from headgate.agent.limiter.refusal import RECONSIDERED_S, refuse, settle_refusal

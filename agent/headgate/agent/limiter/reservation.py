@@ -7,10 +7,9 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Self
 
-from headgate.agent.bucket.costs import expected_cost, shown
+from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost, shown
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
-from headgate.agent.limiter.costs import checked_costs, is_cost
 from headgate.agent.limiter.deadlines import Deadlines
 
 if TYPE_CHECKING:
