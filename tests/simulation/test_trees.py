@@ -575,3 +575,34 @@ def test_a_strict_group_whose_level_is_low_gives_those_inside_it_its_rate() -> N
     )
     result, _ = simulate(scenario, seed=1)
     assert result.groups["inside"].falsely_refused < 0.01
+
+
+@pytest.mark.parametrize(("agents", "burst", "inside"), [(1, 40, 1), (2, 80, 2)])
+def test_strict_groups_inside_a_strict_one_hold_no_more_than_its_permits(
+    agents: int, burst: float, inside: int
+) -> None:
+    """However large their own bursts are beside that of the one above."""
+    names = ["a", "b"][:inside]
+    each = 2 * 400 / agents / inside
+    scenario = parse_scenario(
+        {
+            "seconds": 6,
+            "group": [
+                {"name": "above", "rate": 400, "burst": burst, "mode": "strict"},
+                *(
+                    {"name": name, "parent": "above", "rate": 400, "mode": "strict"}
+                    for name in names
+                ),
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                {"agents": "all", "group": name, "rate": each, "cost": 20}
+                for name in names
+            ],
+        },
+        name="held",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    admitted = sum(figures.admitted for figures in result.groups.values())
+    assert admitted >= 0.65 * (400 * 6 + burst)

@@ -133,6 +133,9 @@ def _strictly(
     # A balanced group in its place may admit one request beyond its room.
     least = REQUESTS_INSIDE * block.cost[0, slots]
     room = chosen(inside, greater(new.room_cap, least), inf)
+    # Nor does one inside a strict group hold more than this agent's permits there, but
+    # for the one request without which it would never admit any.
+    room = lesser(room, greater(block.most_held[slots], block.cost[0, slots]))
     capacity = lesser(right * block.burst[slots], room)
     new = changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
     return changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)
