@@ -13,7 +13,7 @@ from headgate.simulation.scenario.parsing import read_scenario
 from headgate.simulation.scenario.scenario import Scenario
 from headgate.simulation.scenario.targets import BY_NAME, TARGETS
 from headgate.simulation.simulate import Result, simulate
-from headgate.simulation.soak import random_scenario
+from headgate.simulation.soak import TREES, random_scenario
 
 FILES = {path.stem: path for path in scenario_files()}
 
@@ -203,3 +203,7 @@ def test_the_soak_draws_over_all_regimes() -> None:
     late = (fault for scenario in drawn for fault in scenario.faults)
     assert any(fault.kind == "leave" and fault.start_s == 0.0 for fault in late)
     assert {scenario.measure_from for scenario in drawn} == {0.0}
+    trees = [scenario.groups for scenario in drawn if len(scenario.groups) > 1]
+    assert len(trees) == len(drawn) / TREES
+    inside = {(tree[0].mode, one.mode) for tree in trees for one in tree[1:]}
+    assert {("strict", "balanced"), ("strict", "strict")} < inside

@@ -2,7 +2,8 @@
 
 Demand, faults, limits and parameters are drawn from the seed: one to a dozen agents,
 rates from a request in two minutes to a thousand in a second, bursts from a single
-request to an hour's worth, costs from a unit to above the burst.  For a run that breaks
+request to an hour's worth, costs from a unit to above the burst.  In every fifth
+scenario the group has others inside it.  For a run that breaks
 an invariant, it prints the seed, the command that replays it, and a line for
 tests/simulation/regressions.toml.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from math import ceil, exp, log
+from dataclasses import replace
+from math import ceil, exp, inf, log
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,9 @@ PER_DELAY = (0.01, 30.0)
 PERIODS_S = (0.1, 1.0, 1.0, 10.0, 60.0, 3600.0)
 """B/Q: a quota per period may be used all at once."""
 
+TREES = 5
+"""One seed in so many stands for a tree."""
+
 DELAY_S = 0.025
 """δ, as in the grid of regimes."""
 
@@ -73,7 +78,10 @@ def random_scenario(seed: int, *, narrow: bool = False) -> Scenario:
         narrow: Draw as the soak did before it covered all regimes: many small
             requests of one cost.  Old regressions are replayed this way.
     """
-    return _narrow(seed) if narrow else _wide(seed)
+    if narrow:
+        return _narrow(seed)
+    scenario = _wide(seed)
+    return _grown(seed, scenario) if seed % TREES == 2 else scenario
 
 
 def _wide(seed: int) -> Scenario:
@@ -110,6 +118,55 @@ def _wide(seed: int) -> Scenario:
         demands=_demands(random, agents, rate, costs),
         faults=faults if agents > 1 or random.random() < 0.3 else (),
         changes=_changes(random, rate),
+    )
+
+
+def _grown(seed: int, flat: Scenario) -> Scenario:
+    """Return the same scenario with groups inside its group, and demand in them."""
+    random = Random(f"soak/tree/{seed}")
+    root = replace(flat.groups[0], name="root")
+    cost = min(piece.cost for piece in flat.demands)
+    groups = [root]
+    for name in "abc"[: random.randint(1, 3)]:
+        above = random.choice((root, groups[-1]))
+        groups.append(_inside(random, name, above, root, cost))
+    places = range(len(groups))
+    demands = [replace(d, group=random.choice(places)) for d in flat.demands]
+    wanted = root.rate / flat.agents
+    demands += [
+        DemandPiece(
+            agents=tuple(range(random.randint(1, flat.agents))),
+            start_s=0.0,
+            until_s=SECONDS,
+            rate=wanted * random.choice((0.1, 0.4, 0.9, 2.0)),
+            cost=random.choice((cost, cost, float(ceil(cost * random.uniform(2, 8))))),
+            group=group,
+        )
+        for group in places
+        if random.random() < 0.7
+    ]
+    return replace(flat, groups=tuple(groups), demands=tuple(demands), tree=True)
+
+
+def _inside(
+    random: Random, name: str, above: GroupSpec, root: GroupSpec, cost: float
+) -> GroupSpec:
+    rate = root.rate * random.choice((0.3, 0.5, 1.0, 1.0))
+    minimum = rate * random.choice((0.0, 0.0, 0.0, 0.1, 0.25))
+    maximum = rate * random.choice((inf, inf, inf, 0.5, 0.8))
+    burst = max(cost, rate * random.choice(PERIODS_S))
+    unlimited = random.random() < 0.15
+    return replace(
+        root,
+        name=name,
+        parent=above.name,
+        rate=inf if unlimited else rate,
+        burst=None if unlimited else burst,
+        mode=root.mode if random.random() < 0.8 else "balanced",
+        may_owe=random.random() < 0.6,
+        weight=random.choice((1.0, 1.0, 0.5, 2.0, 4.0)),
+        minimum=minimum,
+        maximum=maximum,
     )
 
 

@@ -62,14 +62,13 @@ def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
 
     Of the level, and of this agent's part of it, for their own callers and those of the
     groups inside them.  Below 0 it is what all these have overdrawn beyond
-    `OVERDRAWN_S` and one request.
+    `OVERDRAWN_S`.
     """
     spare = lesser(
         room_of(block, slots), block.belief[slots] - block.aside_in_all[slots]
     )
     even = block.rate[slots] / block.agents[slots]
     usual = OVERDRAWN_S * greater(even, block.due_inside[slots])
-    usual = usual + block.cost[0, slots]
     return greater(spare, 0.0) + lesser(spare + usual, 0.0)
 
 

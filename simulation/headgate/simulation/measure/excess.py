@@ -31,6 +31,10 @@ REPORT_GAP_S = 0.05
 LOOK_S = 0.025
 """Time between two looks of an agent at its counters and at what it has heard."""
 
+INSIDE_S = 0.2
+"""How much older what agents know of a group with others inside it may be: callers of
+those go by rates until what they spent above is told to them."""
+
 
 def information_age_s(scenario: Scenario) -> float:
     """Return how old an agent's knowledge of the others is, seconds.
@@ -110,7 +114,8 @@ def over_explained(
     """Return (times, units below the central bucket's depth, units explained).
 
     Each is ``float64[N]``, one for each admission by any agent in the group or in
-    one that is part of it.
+    one that is part of it.  In a group with others inside, an agent may admit one
+    request unknown to the others in each of them, and information is `INSIDE_S` older.
 
     Args:
         run: With the yardstick.
@@ -122,6 +127,8 @@ def over_explained(
     parts = below(run, group)
     admitted = merged(parts)
     age_s = information_age_s(run.scenario)
+    if len(subtree(run.scenario, group)) > 1:
+        age_s += INSIDE_S
     explained = in_flight(parts, admitted[0], age_s + unknown_s)
     explained += np.nan_to_num(table.rate_at(admitted[0]), posinf=0.0) * age_s
     over = depths(admitted, table) - _central_depth(run, group, table)
