@@ -61,8 +61,7 @@ class Lifecycle:
                 if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = block.part_above[slot] = inf
                     block.left_above[slot] = block.left_told[slot] = inf
-                    block.most_held[slot] = inf
-                    block.wait_above_s[slot] = 0.0
+                    block.wait_above_s[slot], block.shared_above[slot] = 0.0, False
                     block.depth[slot] = len(limits.ancestors[key])
                 ruled, ruled_before = limits.by_key[key], before.by_key.get(key)
                 if ruled_before != ruled:

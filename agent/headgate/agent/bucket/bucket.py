@@ -22,6 +22,7 @@ from headgate.agent.bucket.level import LEAST_DELAY_S, LULL_S, RACE_S, Level
 from headgate.agent.bucket.suppression import WINDOW_S
 
 if TYPE_CHECKING:
+    from headgate.agent.bucket.level import BucketAbove
     from headgate.agent.bucket.suppression import AttemptedRate
 
 PART_GROWS_S = 0.25
@@ -128,10 +129,13 @@ class Bucket(Level):
             return delay_s if delay_s > self.least_delay_s else self.least_delay_s
         if self.closed or cost > self.maximum_cost:
             return inf
+        above = self.above
+        above_s = 0.0 if above is None else above.delay_at(now, cost)
         if self.attempted is not None and self.capacity > 0.0:
-            return 0.0
+            return above_s
         self.settle(now)
-        return self._wait_s(cost)
+        delay_s = self._wait_s(cost)
+        return delay_s if delay_s > above_s else above_s
 
     def retry_after_at(self, now: float, cost: float) -> float:
         """Return the seconds until a retry of a cost just refused is sensible."""
@@ -142,6 +146,13 @@ class Bucket(Level):
 
     def fitting_at(self, now: float, each: float) -> float:
         """Return how many items of `each` units would pass one after another."""
+        fits = self._fitting_here(now, each)
+        above = self.above
+        if above is not None and fits > 0.0:
+            fits = min(fits, above.fitting_at(now, each))
+        return fits
+
+    def _fitting_here(self, now: float, each: float) -> float:
         if self.closed or each > self.maximum_cost:
             return 0.0
         if self.attempted is not None and self.capacity > 0.0:
@@ -165,6 +176,8 @@ class Bucket(Level):
         For callers that can't be refused and for reservations settled for more.
         """
         self.settle(now)
+        if self.above is not None:
+            self.above.charge_at(now, cost)
         # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
         self.free -= cost
@@ -175,6 +188,11 @@ class Bucket(Level):
 
     def give_back(self, cost: float) -> None:
         """Take back a charge, or a part of one, as if it had never been made."""
+        self._take_back(cost)
+        if self.above is not None:
+            self.above.give_back(cost)
+
+    def _take_back(self, cost: float) -> None:
         # No call, no backward jump.
         self.moved[self.place] = 1
         self.folded -= cost
@@ -215,7 +233,8 @@ class Bucket(Level):
             self.free -= cost
             self.room -= cost
             self.folded += cost
-            return 0.0
+            above = self.above
+            return 0.0 if above is None else self._ask(above, now, cost)
         self.refused += cost if cost < self.most_counted else self.most_counted
         if self.closed or cost > self.maximum_cost:
             return inf
@@ -243,9 +262,18 @@ class Bucket(Level):
             self.free -= cost
             self.room -= cost
             self.folded += cost
-            return 0.0
+            above = self.above
+            return 0.0 if above is None else self._ask(above, now, cost)
         self.refused += cost if cost < self.most_counted else self.most_counted
         return inf if cost > self.maximum_cost else self._mean_wait_s(cost)
+
+    def _ask(self, above: BucketAbove, now: float, cost: float) -> float:
+        """Let the bucket above admit as well, or take back what was just charged."""
+        delay_s = above.try_acquire_at(now, cost)
+        if delay_s > 0.0:
+            self._take_back(cost)
+            self.refused += cost if cost < self.most_counted else self.most_counted
+        return delay_s
 
     def _wait_s(self, cost: float) -> float:
         """Return the delay of a bucket that was just settled; 0.0 if it admits."""

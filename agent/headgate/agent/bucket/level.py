@@ -38,7 +38,7 @@ lines, the caller holds a lock around every method (see
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.bucket.chance import Chance
 
@@ -61,6 +61,34 @@ level must not make a caller return within the same reading of the clock."""
 
 NOBODY_COUNTS = bytearray(1)
 """Mark of buckets that nobody counts."""
+
+
+class BucketAbove(Protocol):
+    """What a bucket asks of the one above it; see `Bucket` for each method."""
+
+    def try_acquire_at(self, now: float, cost: float) -> float:
+        """Admit and charge, or refuse."""
+        ...
+
+    def charge_at(self, now: float, cost: float) -> None:
+        """Charge whatever the level."""
+        ...
+
+    def give_back(self, cost: float) -> None:
+        """Take back a charge."""
+        ...
+
+    def delay_at(self, now: float, cost: float) -> float:
+        """Return the delay that a request would get."""
+        ...
+
+    def fitting_at(self, now: float, each: float) -> float:
+        """Return how many items would pass."""
+        ...
+
+    def available_at(self, now: float) -> float:
+        """Return what may be spent."""
+        ...
 
 
 class Level:
@@ -96,7 +124,10 @@ class Level:
     closed: Nothing passes, ever.
     may_owe: Admit while K >= 0, rather than only while K >= cost.
     maximum_cost: A cost above this is refused for ever.
-    plain: May owe, is not cautious, refuses no cost for ever: the short way applies.
+    above: This process's part of the nearest strict group that the limit's is inside
+        of, or of its own: it must admit as well, and is charged as well.
+    plain: May owe, is not cautious, refuses no cost for ever, asks no bucket above:
+        the short way applies.
     attempted: For a bucket that suppresses: the rate that it compares with its own,
         in addition to counting tokens (Ably).
     chance: Draws the numbers that suppression compares with a probability.
@@ -117,6 +148,7 @@ class Level:
     """
 
     __slots__ = (
+        "above",
         "attempted",
         "capacity",
         "cautious",
@@ -202,6 +234,7 @@ class Level:
         self.ceiling: float = rate
         self.deadline_s: float = inf
         self.reserve: float = 0.0
+        self.above: BucketAbove | None = None
         self.plain: bool = False
         self.chance: Chance = Chance(seed)
         self.attempted: AttemptedRate | None = None
@@ -247,12 +280,14 @@ class Level:
     def available_at(self, now: float) -> float:
         """Return what this agent may spend at `now`, changing nothing, units.
 
-        The level, or what may be spent unseen if that is less.
+        The level, or what may be spent unseen or is there above if that is less.
         """
         level = self.level_at(now)
         room = self.room - self.spent
         room += max(min(now, self.deadline_s) - self.since_s, 0.0) * self.expected_rate
-        return min(level, room, self.room_cap)
+        held = min(level, room, self.room_cap)
+        above = self.above
+        return held if above is None else min(held, above.available_at(now))
 
     def lower_at(
         self, now: float, *, rate_part: float, burst_part: float, capacity: float
@@ -430,6 +465,11 @@ class Level:
         self.attempted = attempted
         self.choose_way()
 
+    def stand_inside(self, above: BucketAbove | None) -> None:
+        """Ask and charge a bucket `above`, too, from now on, or none."""
+        self.above = above
+        self.choose_way()
+
     def fill(self) -> None:
         """Hold as much as the capacity allows, as a new bucket does."""
         self.free = self.capacity + self.spent
@@ -449,6 +489,7 @@ class Level:
             and self.free < inf
             and self.maximum_cost == inf
             and self.attempted is None
+            and self.above is None
         )
 
     def settle(self, now: float) -> None:

@@ -96,6 +96,8 @@ class LocalBucket:
         common: What is left across the cluster; None while that is unknown.
         most_above: Largest cost that the groups above it ever admit.
         withheld: Units used beyond a calendar quota that was lowered, in this process.
+        allowance: This process's part of a strict group with others inside, for its own
+            callers and theirs; `bucket` holds what its own callers are due of it.
     """
 
     group: Group
@@ -110,6 +112,7 @@ class LocalBucket:
     common: CommonLevel | None = None
     most_above: float = inf
     withheld: float = 0.0
+    allowance: Bucket | None = None
 
     def level_at(self, now: float) -> float:
         """Return the units left of the limit, across all processes that share it.

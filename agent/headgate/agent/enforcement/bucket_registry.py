@@ -6,6 +6,7 @@ Not thread-safe: the enforcer holds its lock around every method.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ class Registry:
         self._first_terms = first_terms
         self._buckets: dict[BucketKey, LocalBucket] = {}
         self._groups: Mapping[int, Group] = {}
+        self._parents: set[int | None] = set()
         # Cumulative counters must never fall within an incarnation, so a bucket
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
@@ -154,6 +156,7 @@ class Registry:
         """
         self._calendar_s = calendar_s
         self._groups = groups
+        self._parents = {group.parent for group in groups.values()}
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
             limit = limit_of(group, key[1], key[2]) if group is not None else None
@@ -163,6 +166,8 @@ class Registry:
                 local.most_above = self._most_above(group, limit)
                 follow_limit(local, group, limit, now)
                 end_period(local, calendar_s)
+        for local in list(self):
+            self._stand_inside(local, now)
         for key in [key for key in self._retired if key[0] not in groups]:
             del self._retired[key]  # ids are never used again
 
@@ -207,7 +212,36 @@ class Registry:
             if terms is not None and 0.0 < limit.rate < inf:
                 share_first(local, *terms, now)
         self._buckets[key] = local
+        self._stand_inside(local, now)
+        if group.id in self._parents:
+            for other in list(self):
+                if group in ancestry_of(other.group, self._groups):
+                    self._stand_inside(other, now)
         return local
+
+    def _stand_inside(self, local: LocalBucket, now: float) -> None:
+        """Let a shared limit's bucket ask the strict groups above it, too.
+
+        Each of them is asked by its own callers as well, so that this process admits no
+        more there than its permits allow.
+        """
+        if local.limit.scope == "node":
+            return
+        if local.group.mode != "strict":
+            local.allowance = None
+        asked = [local.bucket]
+        if local.allowance is not None:
+            asked.append(local.allowance)
+        for each in ancestry_of(local.group, self._groups):
+            outer = self.get(each, local.limit.dimension, "cluster", now)
+            if outer is not None and _binds_inside(outer):
+                if outer.allowance is None:
+                    outer.allowance = allowance_of(outer, now)
+                    outer.bucket.stand_inside(outer.allowance)
+                asked.append(outer.allowance)
+        for bucket, above in pairwise([*asked, None]):
+            if bucket is not None:
+                bucket.stand_inside(above)
 
     def _most_above(self, group: Group, limit: Limit) -> float:
         """Return the largest cost that a shared limit's groups above ever admit."""
@@ -307,6 +341,30 @@ def make_local(
     return LocalBucket(group, limit, bucket, share, most_above=most_above)
 
 
+def _binds_inside(local: LocalBucket) -> bool:
+    """Return whether callers of groups inside a limit's must have its permits.
+
+    One in shadow refuses nobody, and a closed one closes those inside it.
+    """
+    group, rate = local.group, local.limit.rate
+    return group.mode == "strict" and group.refusal != "shadow" and 0.0 < rate < inf
+
+
+def allowance_of(local: LocalBucket, now: float) -> Bucket:
+    """Return a bucket that holds what a strict group's bucket has held until now."""
+    own = local.bucket
+    allowance = Bucket(
+        now,
+        rate=own.rate,
+        capacity=own.capacity,
+        level=own.level_at(now),
+        may_owe=False,
+        maximum_cost=own.maximum_cost,
+    )
+    allowance.clipped, allowance.whole_rate = own.clipped, own.whole_rate
+    return allowance
+
+
 def share_first(local: LocalBucket, level: float, window: float, now: float) -> None:
     """Set a new bucket of a shared limit to what is known about it before the look.
 
@@ -360,6 +418,8 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     local.group, local.limit = group, limit
     largest = _largest(group, limit, local.most_above)
     bucket.set_policy(may_owe=_may_owe(group, node=node), maximum_cost=largest)
+    if local.allowance is not None:
+        local.allowance.set_policy(may_owe=False, maximum_cost=largest)
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
     credit = 0.0
@@ -369,12 +429,24 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
         credit = level - held
     else:
         local.withheld = 0.0
-    if limit.rate <= 0.0:
-        bucket.close_at(now)
-    elif node or limit.rate == inf:
+    if node and limit.rate > 0.0:
         bucket.set_rate_at(
             now, rate=limit.rate_per_s, capacity=limit.burst, credit=credit
         )
+        local.share = limit.rate_per_s
+        return
+    for each in (bucket, local.allowance):
+        if each is not None:
+            _follow_rate(local, each, old, now)
+
+
+def _follow_rate(local: LocalBucket, bucket: Bucket, old: Limit, now: float) -> None:
+    """Adopt the rate and burst of a shared limit, or of one that is closed."""
+    limit = local.limit
+    if limit.rate <= 0.0:
+        bucket.close_at(now)
+    elif limit.rate == inf:
+        bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf or (old.period and not limit.period):
         # Nothing that it had before is a rate to go on at until the first look.

@@ -124,6 +124,11 @@ class Columns:
             # No call, no backward jump.
             bucket.moved = self.moved
             bucket.place = place
+        self._allowances = [
+            (row, local.allowance)
+            for row, local in enumerate(self.locals)
+            if local.allowance is not None
+        ]
 
     @property
     def at_rest(self) -> bool:
@@ -150,6 +155,11 @@ class Columns:
                 self._look(row, self.buckets[row], now)
         else:
             self._look_at_many(rows, now)
+        for row, allowance in self._allowances:
+            # Permits are about these; their tokens may not be at rest.
+            self._held[row] = allowance.held_at(now)
+            self._clipped[row] = allowance.clipped
+            self.moved[row] = 1
         self._said = Counted(
             keys=self.keys,
             refused=self._refused.copy(),
@@ -312,6 +322,17 @@ class Columns:
                     deadline_s=deadline_s,
                 )
             else:
+                whole_rate = terms.quota if local.group.mode == "strict" else 0.0
+                if local.allowance is not None:
+                    local.allowance.set_rate_at(
+                        now,
+                        rate=share,
+                        capacity=share / limit.rate_per_s * limit.burst,
+                        deadline_s=deadline_s,
+                        reserve=terms.reserve,
+                        credit=credit,
+                        whole_rate=whole_rate,
+                    )
                 local.bucket.set_rate_at(
                     now,
                     rate=terms.rate,
@@ -319,7 +340,7 @@ class Columns:
                     deadline_s=deadline_s,
                     reserve=terms.reserve,
                     credit=credit,
-                    whole_rate=terms.quota if local.group.mode == "strict" else 0.0,
+                    whole_rate=whole_rate,
                 )
 
     def _carry_over(self, before: Columns) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
 REQUESTS_INSIDE = 2.0
-"""Requests that an agent may always hold for a strict group inside another one, as far
-as its permits allow: a bucket of less than one admits nothing, ever."""
+"""Requests that an agent may always hold for a strict group inside a balanced one, as
+far as its permits allow: a bucket of less than one admits nothing, ever."""
 
 
 def own_ceilings(block: LedgerBlock, slots: Index, on: Conditions) -> Ceilings:
@@ -127,15 +127,13 @@ def _strictly(
     right = block.right[slots]
     # Permits know nothing about a parent that has less to give, nor about children that
     # take a part of the group, so those limits apply as well.
-    inside = is_inside(block, slots)
-    within = chosen(inside, new.ceiling, inf)
+    within = chosen(is_inside(block, slots), new.ceiling, inf)
     ceiling = lesser(lesser(right * rate, most), within)
-    # A balanced group in its place may admit one request beyond its room.
+    # Callers must have permits of strict groups above, too; others know of no spending
+    # but by reports.  A balanced group in its place may admit one request beyond its
+    # room.
     least = REQUESTS_INSIDE * block.cost[0, slots]
-    room = chosen(inside, greater(new.room_cap, least), inf)
-    # Nor does one inside a strict group hold more than this agent's permits there, but
-    # for the one request without which it would never admit any.
-    room = lesser(room, greater(block.most_held[slots], block.cost[0, slots]))
+    room = chosen(block.shared_above[slots], greater(new.room_cap, least), inf)
     capacity = lesser(right * block.burst[slots], room)
     new = changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
     return changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)

@@ -227,19 +227,19 @@ def pass_down(
         _debt_s(above, slot, limits.calendar.get(parent), wall_s),
         float(above.wait_above_s[slot]),
     )
-    held = _holdable(above, slot, len(places) + called)
-    less = [held < block.most_held[at] for block, at in places]
+    permitted = bool(above.strict[slot]) and not unlimited
+    shared = not permitted or bool(above.shared_above[slot])
     for n, (block, at) in enumerate(places):
         most = branches[n].maximum
-        block.most_held[at] = held
         block.parent_cap[at] = min(parts[n] + slack, most)
         block.part_above[at] = min(usual[n] + slack, most)
         block.wait_above_s[at] = wait_s if most > 0.0 else inf
+        block.shared_above[at] = shared
     above.own_callers[slot] = own[0]
     above.own_callers_theta[slot] = water_level(
         own, above.weight[:, slot], parts[len(places)]
     )
-    return [place for n, place in enumerate(places) if less[n] or _changed(*place)]
+    return [place for place in places if _changed(*place)]
 
 
 def _with_rest(
@@ -297,8 +297,7 @@ def _leave(
     buckets = len(places) + shared
     lefts = _divided(left, due[:buckets], float(above.rate[slot]))
     at_once = at_once[:buckets]
-    # The level of a strict group is shared over the horizon: permits come first.
-    surplus = 0.0 if strict else inf if unlimited else float(surplus_of(above, slot))
+    surplus = inf if unlimited else float(surplus_of(above, slot))
     # From above comes what all that this agent has here may spend.
     given = inf if top else float(above.surplus_left[slot])
     each = min(surplus, given / max(sum(at_once), 1e-200))
@@ -311,18 +310,6 @@ def _leave(
     above.surplus_left[slot] = 0.0
     if shared:
         above.left_own[slot], above.surplus_left[slot] = lefts[-1], spent[-1]
-
-
-def _holdable(above: LedgerBlock, slot: int, buckets: int) -> float:
-    """Return how much each of this agent's `buckets` may hold of a parent's burst.
-
-    Of a strict one that is what this agent's permits hold, in even parts, so that all
-    agents together hold no more than the burst.
-    """
-    held = float(above.most_held[slot])
-    if above.strict[slot] and not above.unlimited[slot]:
-        held = min(held, float(above.right[slot] * above.burst[slot]) / buckets)
-    return held
 
 
 def _divided(left: float, due: Sequence[float], rate: float) -> list[float]:

@@ -30,7 +30,7 @@ setting them."""
 IF_SHARED = ("window", "expected_rate", "room_cap", "quota", "level", "room")
 """Columns that are compared for shared buckets only."""
 
-RATES = ("rate", "reserve", "ceiling")
+RATES = ("rate", "reserve", "ceiling", "share")
 """Columns that are compared for all buckets in the same way."""
 
 COMPARED = (*RATES, "capacity", "least_delay_s", *IF_SHARED, "shared", "cautious")
@@ -85,15 +85,15 @@ class LastCeilings:
             credit: ``float64[N]`` what to put into each once; 0 where that is told.
             now: Monotonic seconds.
             lease_s: How long ceilings are valid.
-            exact: ``bool[K]`` rows to set if the rate or the capacity is lower than it
-                was, however little.
+            exact: ``bool[K]`` rows to set if the rate, the capacity or the share is
+                lower than it was, however little.
         """
         far = rows < len(self._keys.group_ids)
         if len(rows) > SET_ANYWAY:
             near = self._near(rows, new, counted, now)
             near &= self._deadline[rows] - now > 0.5 * lease_s
-            lower = new.rate < self._last["rate"][rows]
-            lower |= new.capacity < self._last["capacity"][rows]
+            names = ("rate", "capacity", "share")
+            lower = np.any([getattr(new, n) < self._last[n][rows] for n in names], 0)
             far &= (credit[rows] > 0.0) | (exact & lower) | ~near
         if not np.count_nonzero(far):
             return None

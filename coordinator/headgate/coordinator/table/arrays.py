@@ -190,7 +190,7 @@ class LedgerBlock:
     left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
     left_told: Floats = _ledger("units: the same as its bucket was told", fill=inf)
     surplus_left: Floats = _ledger("units: to spend at once, of a surplus just found")
-    most_held: Floats = _ledger("units: of the strict bursts above it", fill=inf)
+    shared_above: Flags = _ledger("without permits in some group above", np.bool_)
     wait_above_s: Floats = _ledger("s: until the groups above owe nothing")
     own_callers: Floats = _ledger("units/s: λ of a parent's own callers; NaN", fill=nan)
     left_own: Floats = _ledger("units: left to them; < 0: overdrawn", fill=inf)

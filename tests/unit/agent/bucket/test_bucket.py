@@ -378,3 +378,41 @@ def test_an_empty_part_that_suppresses_admits_nothing_and_says_so() -> None:
     assert bucket.try_acquire_at(0.0, 1.0) > 0.0
     assert bucket.delay_at(0.0, 1.0) > 0.0
     assert bucket.fitting_at(0.0, 1.0) == 0.0
+
+
+def inside(above: Bucket, **options: bool) -> Bucket:
+    """Return a bucket of a hundred units inside another one."""
+    bucket = Bucket(0.0, rate=1.0, capacity=100.0, **options)
+    bucket.stand_inside(above)
+    return bucket
+
+
+@pytest.mark.parametrize("may_owe", [True, False])
+def test_a_bucket_inside_another_admits_what_both_have(*, may_owe: bool) -> None:
+    top = Bucket(0.0, rate=1.0, capacity=12.0, may_owe=False)
+    above = Bucket(0.0, rate=1.0, capacity=10.0, may_owe=False)
+    above.stand_inside(top)
+    one, two = inside(above, may_owe=may_owe), inside(above, may_owe=may_owe)
+    assert one.try_acquire_at(0.0, 7.0) == 0.0
+    assert two.available_at(0.0) == 3.0
+    assert two.fitting_at(0.0, 2.0) == 1.0
+    assert two.delay_at(0.0, 4.0) == pytest.approx(1.0)
+    assert two.try_acquire_at(0.0, 4.0) == pytest.approx(1.0)
+    assert (two.admitted, two.refused, two.level_at(0.0)) == (0.0, 4.0, 100.0)
+    assert two.try_acquire_at(1.0, 4.0) == 0.0
+    assert (above.level_at(1.0), top.level_at(1.0)) == (0.0, 2.0)
+    two.give_back(3.0)
+    assert (above.level_at(1.0), top.level_at(1.0)) == (3.0, 5.0)
+    two.charge_at(1.0, 5.0)
+    assert (above.level_at(1.0), top.level_at(1.0)) == (-2.0, 0.0)
+    two.stand_inside(None)
+    assert two.try_acquire_at(1.0, 4.0) == 0.0
+
+
+def test_a_bucket_that_suppresses_asks_the_one_above() -> None:
+    above = Bucket(0.0, rate=1.0, capacity=2.0, may_owe=False)
+    bucket = inside(above)
+    bucket.suppress(AttemptedRate(0.0))
+    admitted = sum(bucket.try_acquire_at(0.0, 1.0) == 0.0 for _ in range(20))
+    assert admitted == 2
+    assert bucket.admitted == 2.0

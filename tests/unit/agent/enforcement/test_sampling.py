@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -204,3 +205,38 @@ def call(columns: Columns, seed: int) -> None:
     places: list[int] = random.integers(0, len(columns.buckets), 20_000).tolist()
     for i in places:
         columns.buckets[i].try_acquire_at(time.monotonic(), 1.0)
+
+
+def test_permits_of_a_group_with_others_inside_are_what_all_of_them_hold() -> None:
+    top = Group(id=1, name="top", limits=(LIMIT,), mode="strict")
+    low = Group(id=2, name="low", parent=1, limits=(LIMIT,))
+    registry = Registry(1)
+    registry.follow({1: top, 2: low}, 0.0)
+    registry.get(low, "requests", "cluster", 0.0)
+    columns = Columns(list(registry), None)
+    outer, inner = columns.buckets
+
+    def say(part: float, credit: float) -> None:
+        told = terms(columns, lease_s=1.0)
+        # Its own callers are due a fifth of what the group has here.
+        new = replace(
+            told.ceilings,
+            shared=np.zeros(2, np.bool_),
+            share=np.full(2, part * LIMIT.rate),
+            capacity=np.full(2, 2.0),
+        )
+        told = replace(told, ceilings=new, credit=np.array([credit, 0.0]))
+        columns.apply(told, 0.0)
+
+    say(0.8, 8.0)
+    counted = columns.counted(0.0, {})
+    assert counted.held.tolist()[0] == 8.0
+    inner.set_rate_at(0.0, rate=1.0, capacity=10.0, credit=10.0)
+    assert inner.try_acquire_at(0.0, 2.0) == 0.0
+    assert outer.available_at(0.0) == 2.0
+    say(0.5, 0.0)
+    counted = columns.counted(0.0, {})
+    assert counted.held.tolist()[0] == 5.0
+    assert counted.clipped is not None
+    assert counted.clipped.tolist()[0] == 1.0
+    assert counted.admitted.tolist() == [0.0, 2.0]
