@@ -3,9 +3,8 @@
 `headgate.coordinator.escrow.permits` decides who owns what, and has the claim and its
 proof; `headgate.coordinator.escrow.targets` decides how much each agent should own.
 
-**Tokens travel inside the register of a permit.**  A permit without tokens would be an
-empty bucket that fills at a rate which is used up anyway, so the giver's tokens go
-along.  Requests continue while a gift is decided, and nobody can predict how many
+**Tokens travel inside the register of a permit**: without them it would be an empty
+bucket.  Requests continue while a gift is decided, and nobody can predict how many
 tokens a bucket will lose.  So permits are *set aside* first: one step lowers the part
 in use, which clips the bucket, and the bucket counts what it lost.  The next step
 follows at once, knows that number, writes the gift, and spreads the tokens over the
@@ -35,12 +34,16 @@ import numpy as np
 
 from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.config.configuration import IN_FLIGHT
-from headgate.coordinator.demand.estimator import LONGEST_TAU_S
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
-from headgate.coordinator.escrow.seats import Seat, asking, fewest, seated
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
-from headgate.coordinator.escrow.targets import gifts, spare, targets
+from headgate.coordinator.escrow.targets import (
+    Asks,
+    Seat,
+    gifts,
+    idle_turn_s,
+    seated,
+)
 from headgate.coordinator.membership.failure_detector import GONE_PART
 from headgate.coordinator.messages.events import Claim, Noticed, WakeAt
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
@@ -67,24 +70,15 @@ FOUND_INTERVALS = 1.5
 have reported once."""
 
 GRANT_INTERVALS = 1.0
-"""Heartbeats for which a grant of the API holds, from when it was asked for: another
-agent may found the limit after `FOUND_INTERVALS`."""
+"""Heartbeats for which a grant of the API holds, from when it was asked for: less than
+those, because another agent may found the limit then."""
 
 REPEAT_INTERVALS = 3.0
 """Heartbeats for which each report repeats what changed."""
 
-LOOK_INTERVALS = 0.05
-"""Heartbeats between two checks whether all agents agree."""
-
-ASK_INTERVALS = 0.2
-"""Heartbeats from one question to the next while something waits for agreement."""
-
-ASK_GROWTH = 1.5
-"""Factor by which that interval grows with each question, up to
-`ASK_MOST_INTERVALS`."""
-
-ASK_MOST_INTERVALS = 5.0
-"""The same for an agent that waits for an absent one."""
+ASK_INTERVALS, ASK_GROWTH, ASK_MOST_INTERVALS = 0.2, 1.5, 5.0
+"""Heartbeats between the first two questions while a limit waits for agreement, their
+growth with each question, and their most: an agent may be away for long."""
 
 STOP_TICKS = 2.0
 """Looks by which a life that can reach nobody stops before others may think it gone."""
@@ -108,59 +102,29 @@ class Held:
     """One strict limit, and what this agent does with it.
 
     Attributes:
+        key: Which one.
         escrow: Its permits.
         opened_at: When it was opened here.
         silent: It is not reported, because it is no longer configured as strict.
-        aside: Permits that are no longer used, to be given away in the next step:
-            ``int64[K]`` for each receiver.
-        clipped: What the bucket had lost to lowered capacities when they were set
+        clipped: What the bucket had lost to lowered capacities when permits were set
             aside.
         due: Tokens that arrived and have yet to be put into the bucket.
         echoed: A report came back that tells that this life takes part.
-        claim_at: When to ask the API for the limit, perhaps once more: its listener may
-            not have heard yet that this agent uses it.
-        since_made: This agent has listened since before the limit was made, and has
-            missed nothing that others did.
-        look_at: When to check for agreement again.
-        ask_at: When to ask again.
-        ask_gap: Heartbeats from that question to the next.
+        since_made: This agent has heard everything since before it was made.
         waits_since: Since when something has been waiting for agreement.
         seat: Its turn, where permits are too few for all.
-        crowded_since: Since when those that ask have lacked what is kept for others.
-        able: Lives that can own permits, by id, this agent's own included; and
-            ``int64[K]`` their lines in the table.
-        able_as_of: What `able` was derived from; it holds until that changes.
     """
 
+    key: Key
     escrow: Escrow
     opened_at: float
     silent: bool = False
-    aside: dict[AgentLife, Ints] = field(default_factory=dict[AgentLife, "Ints"])
     clipped: float = 0.0
     due: float = 0.0
     echoed: bool = False
-    claim_at: float = -inf
     since_made: bool = False
-    look_at: float = -inf
-    ask_at: float = -inf
-    ask_gap: float = ASK_INTERVALS
     waits_since: float = inf
     seat: Seat = field(default_factory=Seat)
-    crowded_since: float = inf
-    able: tuple[list[AgentLife], Ints] = field(init=False)
-    able_as_of: tuple[object, ...] = ()
-
-    def crowded(self, now: float, *, short: bool) -> bool:
-        """Return whether those that ask have been short for as long as demand counts.
-
-        A few requests by chance are over sooner.
-        """
-        self.crowded_since = min(self.crowded_since, now) if short else inf
-        return now - self.crowded_since >= LONGEST_TAU_S
-
-    def ask_soon(self) -> None:
-        """Ask as if for the first time, because an agent joined or ended."""
-        self.ask_at, self.ask_gap, self.look_at = -inf, ASK_INTERVALS, -inf
 
 
 class Strict:
@@ -184,13 +148,13 @@ class Strict:
         self._held: dict[Key, Held] = {}
         self.stocks: dict[Key, Stock] = {}
         self._sightings = Sightings()
-        self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
-        self._gone_look_at = self._hearing_since = self._heard_at = -inf
+        self._hearing_since = self._heard_at = -inf
         self.api_answers, self.stopped, self._stop_told = True, False, False
         self._confirmed: set[AgentLife] = set()
         self._stopped_at = self._confirm_at = -inf
         self._claims: set[Key] = set()
+        self._ask_at, self._ask_gap = -inf, ASK_INTERVALS
         self._news = self.waits = self.asks = False
 
     def __bool__(self) -> bool:
@@ -205,54 +169,48 @@ class Strict:
         """Continue as this life; what an earlier one owned is no longer used."""
         self._me = AgentLife(agent, incarnation)
         self.stopped = False
-        self._whole.clear()
         for held in self._held.values():
             held.escrow.begin(self._me, now)
-            held.aside, held.due, held.opened_at, held.echoed = {}, 0.0, now, False
-            held.ask_soon()
+            held.due, held.opened_at, held.echoed = 0.0, now, False
+        self._ask_soon()
 
     def open(self, key: Key, now: float, *, since_made: bool = False) -> None:
         """Use a strict limit, perhaps one that was made just now."""
-        held = self._held.get(key)
-        if held is None:
+        if key not in self._held:
             interval_s, sightings = self._interval_s, self._sightings
             escrow = Escrow(self._me, now, interval_s=interval_s, sightings=sightings)
-            held = self._held[key] = Held(escrow, now, since_made=since_made)
+            self._held[key] = Held(key, escrow, now, since_made=since_made)
+        held = self._held[key]
         held.silent = False
         if not held.escrow.uses:
             held.escrow.uses, held.escrow.reported_at = True, now
-            held.ask_soon()
+            self._ask_soon()
 
     def stop_using(self, key: Key, now: float, *, others_use: bool = True) -> bool:
         """Stop using a limit; return whether to report at once.
 
-        If `others_use` it as a strict one, all permits go to them.  If there are none
-        at present, they are kept for the first agent that reports using it.  Either way
-        this life goes on reporting them, because others need it to agree.  If nobody
-        does any more, its permits are not reported.
+        If `others_use` it as a strict one, all permits go to them, or are kept for the
+        first that reports using it.  This life goes on reporting them, because others
+        need it to agree.  If nobody uses it any more, its permits are not reported.
         """
         held = self._held.get(key)
         if held is None or not held.escrow.uses:
             return False
-        held.escrow.uses, held.aside, held.due = False, {}, 0.0
-        held.silent, held.since_made = not others_use, False
+        held.escrow.uses, held.due = False, 0.0
+        held.silent, held.since_made, held.waits_since = not others_use, False, inf
+        held.escrow.aside = {}
         if others_use:
             held.escrow.reported_at = now
-            self._give_all(held.escrow, now)
+            held.escrow.give_all(now)
         return others_use
 
     def follow_slots(
         self, sizes: Mapping[int, int], now: float, made: Container[int] = ()
     ) -> bool:
-        """Use these stocks of slots, by group id, and no others.
+        """Use stocks of so many slots, by group id, and no others.
 
-        Args:
-            sizes: Slots of each stock.
-            now: Monotonic seconds.
-            made: Those that were made just now.
-
-        Returns:
-            Whether to report at once that a stock is no longer used.
+        Those in `made` were made just now.  Return whether to report at once that a
+        stock is no longer used.
         """
         moved = False
         for key in [key for key in self.stocks if key[1] not in sizes]:
@@ -277,15 +235,15 @@ class Strict:
         escrow = stock.escrow
         worth = worth_of(stock.size, len(escrow.registers))
         lives = sorted({*escrow.registers.names[1:], *escrow.view.living()})
-        owned = escrow.registers.counts(lives, worth).tolist()
         views: list[SlotView] = []
-        for life, may_own in zip(lives, owned, strict=True):
+        for life, owned in zip(
+            lives, escrow.registers.counts(lives, worth), strict=True
+        ):
             said = escrow if life == self._me else escrow.said_by(life.agent)
-            used = said.in_use, said.wanted
-            if escrow.view.is_over(life):
-                used = 0, 0
-            if may_own or any(used):
-                views.append(SlotView(life.agent, may_own, *used))
+            over = escrow.view.is_over(life)
+            used = (0, 0) if over else (said.in_use, said.wanted)
+            if owned or any(used):
+                views.append(SlotView(life.agent, int(owned), *used))
         return views
 
     # What is heard.
@@ -305,21 +263,19 @@ class Strict:
         if self._sightings.note(life, now):
             for held in self._held.values():
                 held.escrow.view.end_before(life, now)
-                held.ask_soon()
+            self._ask_soon()
 
     def echo(self, report: Report, now: float) -> list[Claim]:
         """Note what others know of this life: its own report came back."""
         for key in _sections(report.permits).keys() & self._held.keys():
-            self._held[key].echoed = True
-            self._claim(key, self._held[key], now)
+            held = self._held[key]
+            if not held.echoed:
+                held.echoed = True
+                self._claim(held)
         return self.claims(now)
 
     def hear(self, report: Report, now: float) -> bool:
-        """Merge what another agent's report says.
-
-        Returns:
-            Whether the sender was presumed over: it must learn that from a keyframe.
-        """
+        """Merge another agent's report; return whether its life is presumed over."""
         sender = AgentLife(report.agent, report.incarnation)
         fenced = any(held.escrow.view.is_over(sender) for held in self._held.values())
         for key, told in _sections(report.permits).items():
@@ -328,7 +284,6 @@ class Strict:
                 continue
             escrow = held.escrow
             came = escrow.hear(sender, told, now, whole=report.keyframe)
-            held.look_at = -inf
             if escrow.uses:
                 held.due += came
             elif escrow.may_be_given(sender):
@@ -336,10 +291,8 @@ class Strict:
                 # again, they would be admitted beyond what has flowed in since.
                 escrow.registers.write(escrow.owned(), sender, self._me, now)
                 self._news = True
-        if report.keyframe:
-            self._whole.add(report.agent)
-            if self.stopped and self._heard_again():
-                self._confirmed.add(sender)
+        if report.keyframe and self.stopped and self._heard_again():
+            self._confirmed.add(sender)
         if report.leave:
             self._end(sender, now)
         return fenced
@@ -369,12 +322,8 @@ class Strict:
         if not self.stopped or not self._heard_again():
             return
         members = self._members.by_agent
-        others = {
-            life
-            for held in self._held.values()
-            for life in held.escrow.view.living()
-            if life.agent in members
-        }
+        views = [held.escrow.view for held in self._held.values()]
+        others = {life for v in views for life in v.living() if life.agent in members}
         heard = {life for life in others if not members[life.agent].silent}
         if heard <= self._confirmed and (heard or not others):
             self.stopped = False
@@ -394,9 +343,6 @@ class Strict:
 
         Silence counts while others are heard: an agent that hears nobody is cut off.
         """
-        if now < self._gone_look_at:
-            return
-        self._gone_look_at = now + LOOK_INTERVALS * self._interval_s
         silent_s = GONE_PART * self._members.lease_of(None)
         for word in self._members.said.values():
             if not word.alive:
@@ -409,17 +355,15 @@ class Strict:
         for held in self._held.values():
             view = held.escrow.view
             if view.knows(life.agent) and view.learn(life, over=True, now=now):
-                held.ask_soon()
+                self._ask_soon()
 
     # The tick.
 
     def step(self, now: float, local: LocalBuckets) -> bool:
         """Settle, take and give; return whether to report something at once.
 
-        Args:
-            now: Monotonic seconds.
-            local: The own buckets, with counters that were read after all effects of
-                the step before were performed; changed: `credit`.
+        The counters in `local` must have been read after all effects of the step before
+        were performed; its `credit` is changed.
         """
         self._end_gone(now)
         moved = self._news
@@ -428,19 +372,44 @@ class Strict:
         for key, held in self._held.items():
             if held.silent:
                 continue
-            moved |= self._agree(key, held, now)
+            moved |= self._agree(held, now)
             if key in self.stocks and held.escrow.uses:
                 moved |= self.stocks[key].step(self._weight_of, now)
                 self.waits |= self.stocks[key].waits
-            if not held.escrow.uses or key not in self._table:
-                continue
-            block, slot = self._table.at(key)
-            if held.aside:
-                self._give(held, clipped_of(local, key), block.burst.item(slot), now)
-                moved = True
-            self._set_aside(key, held, block, slot, local, now)
-            self._use(key, held, block, slot, local)
+            elif held.escrow.uses and key in self._table:
+                moved |= self._give(held, local, now)
+                self._set_aside(held, local, now)
+                self._use(held, local)
+        self._ask(now)
         return moved
+
+    def _agree(self, held: Held, now: float) -> bool:
+        """Let one limit's escrow settle and take; return whether it did."""
+        escrow = held.escrow
+        before = escrow.settled, escrow.registers.version
+        done = escrow.step(now, may_found=self._may_found(held, now))
+        held.waits_since = inf if done else min(held.waits_since, now)
+        return before != (escrow.settled, escrow.registers.version)
+
+    def _ask(self, now: float) -> None:
+        """Ask all agents for keyframes now and then while a limit waits for agreement.
+
+        And the API for those that nobody is heard to own: its listener may not have
+        heard yet that this agent uses them.
+        """
+        waiting = [held for held in self._held.values() if held.waits_since < inf]
+        if not waiting:
+            self._ask_soon()
+        elif now >= self._ask_at:
+            self._ask_at = now + self._ask_gap * self._interval_s
+            self._ask_gap = min(ASK_GROWTH * self._ask_gap, ASK_MOST_INTERVALS)
+            self.asks = True
+            for held in waiting:
+                self._claim(held)
+
+    def _ask_soon(self) -> None:
+        """Ask as if for the first time, because an agent joined or ended."""
+        self._ask_at, self._ask_gap = -inf, ASK_INTERVALS
 
     def claims(self, now: float) -> list[Claim]:
         """Return, once, what to ask the API for."""
@@ -450,9 +419,9 @@ class Strict:
 
     def grant(self, granted: Granted, now: float) -> list[WakeAt]:
         """Found what the API grants; if there was anything, look at once."""
-        founded = False
         if now - granted.asked_at_s > GRANT_INTERVALS * self._interval_s:
             return []
+        founded = False
         for key in granted.limits & self._held.keys():
             held = self._held[key]
             # Not what an earlier life asked for, or for a use that has ended.
@@ -465,11 +434,7 @@ class Strict:
         return [WakeAt(now)] if founded else []
 
     def grantable(self, key: Key, agent: str) -> bool:
-        """Return whether nobody but `agent` can own a part of a limit.
-
-        So it is if this agent has heard nobody found it since it was made, and does
-        hear that one.
-        """
+        """Return whether nobody but `agent`, which is heard, can own a part of it."""
         held = self._held.get(key)
         if held is None or not (held.since_made and held.escrow.unfounded):
             return False
@@ -478,22 +443,15 @@ class Strict:
     def notices(self, now: float) -> list[Noticed]:
         """Return, once: it stopped or goes on, and which agents delay agreement."""
         since = now - NOTICE_INTERVALS * self._interval_s
-        waiting = [
-            held.escrow
-            for held in self._held.values()
-            if held.waits_since <= since and not held.silent
-        ]
+        held = self._held.values()
+        waiting = [each.escrow for each in held if each.waits_since <= since]
         lives = {life for escrow in waiting for life in escrow.waited_for(now)}
         if any(not escrow.registers for escrow in waiting):
             lives.update(self._unheard())
-        news, self._noticed = lives - self._noticed, lives
+        news, self._noticed = sorted(lives - self._noticed), lives
+        message = "strict groups are waiting for agent {!r} to agree"
         notices = [
-            Noticed(
-                "strict_waits",
-                f"strict groups are waiting for agent {life.agent!r} to agree",
-                life.agent,
-            )
-            for life in sorted(news)
+            Noticed("strict_waits", message.format(agent), agent) for agent, _ in news
         ]
         if self.stopped != self._stop_told:
             notices.append(STOPPED if self.stopped else GOES_ON)
@@ -502,11 +460,12 @@ class Strict:
 
     def _unheard(self) -> list[AgentLife]:
         """Return the lives that the API sees but that have sent no keyframe."""
-        known = self._whole | {self._me.agent}
+        said, members = self._members.said.values(), self._members.by_agent
         return [
             AgentLife(word.agent, word.incarnation)
-            for word in self._members.said.values()
-            if word.alive and word.agent not in known
+            for word in said
+            if word.alive and word.agent != self._me.agent
+            if word.agent not in members or not members[word.agent].whole
         ]
 
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
@@ -529,46 +488,24 @@ class Strict:
     def leave(self, now: float) -> None:
         """Give all permits away; call this before the last report."""
         for held in self._held.values():
-            held.aside = {}
-            self._give_all(held.escrow, now)
+            held.escrow.give_all(now)
 
-    def _agree(self, key: Key, held: Held, now: float) -> bool:
-        """Let one limit's escrow settle and take; return whether it did."""
-        if now < held.look_at:
-            return False
-        held.look_at = now + LOOK_INTERVALS * self._interval_s
-        escrow = held.escrow
-        self._claim(key, held, now)
-        before = escrow.settled, escrow.registers.version
-        if escrow.step(now, may_found=self._may_found(key, held, now)):
-            held.waits_since, held.ask_gap = inf, ASK_INTERVALS
-        else:
-            held.waits_since = min(held.waits_since, now)
-            if now >= held.ask_at:
-                held.ask_at = now + held.ask_gap * self._interval_s
-                held.ask_gap = min(ASK_GROWTH * held.ask_gap, ASK_MOST_INTERVALS)
-                self.asks = True
-        return before != (escrow.settled, escrow.registers.version)
+    def _claim(self, held: Held) -> None:
+        if held.echoed and held.escrow.uses and held.escrow.unfounded:
+            self._claims.add(held.key)
 
-    def _claim(self, key: Key, held: Held, now: float) -> None:
-        """Ask for a limit that nobody is heard to own, now and then."""
-        claims = held.echoed and held.escrow.uses and now >= held.claim_at
-        if claims and held.escrow.unfounded:
-            held.claim_at = now + held.ask_gap * self._interval_s
-            self._claims.add(key)
-
-    def _may_found(self, key: Key, held: Held, now: float) -> bool:
+    def _may_found(self, held: Held, now: float) -> bool:
         """Return whether every live agent was heard, and for long enough."""
         escrow = held.escrow
         wait = FOUND_INTERVALS * self._interval_s + 4.0 * self._members.lag_s
         waited = held.echoed and now - held.opened_at >= wait
         if escrow.settled or not waited or self._unheard():
             return False
-        if key in self.stocks:  # agents report in a keyframe which ones they use
+        if held.key in self.stocks:  # agents report in a keyframe which ones they use
             return self._members.all_whole()
-        if key not in self._table:
+        if held.key not in self._table:
             return False
-        block, slot = self._table.at(key)
+        block, slot = self._table.at(held.key)
         present = block.member[block.weight[:, slot] > 0.0, slot].tolist()
         return all(escrow.view.knows(self._life(number).agent) for number in present)
 
@@ -582,43 +519,33 @@ class Strict:
 
     # Gifts.
 
-    def _set_aside(
-        self,
-        key: Key,
-        held: Held,
-        block: LedgerBlock,
-        slot: int,
-        local: LocalBuckets,
-        now: float,
-    ) -> None:
+    def _set_aside(self, held: Held, local: LocalBuckets, now: float) -> None:
         """Decide what to give away: permits above the target, if others need some."""
-        escrow = held.escrow
-        owned = escrow.owned()
-        if not block.weight[0, slot] or not len(owned):
-            held.seat = Seat()
+        escrow, (block, slot) = held.escrow, self._table.at(held.key)
+        owned = len(escrow.owned())
+        if not block.weight[0, slot] or not owned:
+            held.seat.end()
             return
-        lives, lines = self._able(held, block, slot)
-        owns = escrow.registers.counts(lives)
-        mine = lives.index(self._me)
-        owns[mine] = len(owned)
-        least = fewest(block, slot, lines)
-        asks, over = asking(block, slot, lines), False
-        if least[asks].sum() <= owns.sum():
-            held.seat = Seat()
-        else:
-            if owns[mine] < least[mine]:
-                held.seat = Seat()
-            at, cost = local.at[key], block.cost.item(0, slot)
-            ready = local.held.item(at) >= cost * (1.0 - ROUNDING)
-            held.seat.look(local.admitted.item(at), now, ready=ready)
+        lives, lines = self._able(escrow, block, slot)
+        owns, mine = escrow.registers.counts(lives), lives.index(self._me)
+        owns[mine] = owned
+        permits, asked = int(owns.sum()), Asks(block, slot, lines)
+        least, asks, over = asked.least, asked.asks, False
+        enough = least[asks].sum() <= permits
+        if enough or owned < least[mine]:
+            held.seat.end()
+        if not enough:
+            at = local.at[held.key]
+            ready = local.held.item(at) >= block.cost.item(0, slot) * (1.0 - ROUNDING)
+            idle_s = idle_turn_s(asked, mine, owns < least)
             transfer_s = self._members.lag_s + self._settings.tick_s
-            waiting = lines[owns < least]
-            over = held.seat.over(block, slot, waiting, transfer_s, now)
-        left = spare(block, slot, lines, least, asks, int(owns.sum()))
-        if not held.crowded(now, short=least[~asks].sum() > left):
-            left = int(owns.sum())
+            admitted = local.admitted.item(at)
+            over = held.seat.is_over(idle_s, transfer_s, admitted, now, ready=ready)
+        left = asked.spare(permits)
+        if not held.seat.crowded(now, short=least[~asks].sum() > left):
+            left = permits
         sits = seated(asks, owns, least, left, mine, over=over)
-        lacking = targets(block, slot, lines, least, sits, int(owns.sum())) - owns
+        lacking = asked.targets(sits, permits) - owns
         surplus = int(-lacking[mine])
         # A seat that lacks a single permit may admit nothing, so none is kept back.
         few = LEAST_GIFT if sits[mine] else 0
@@ -626,75 +553,49 @@ class Strict:
         # If an agent lacks many, all others give away all their excess: if ten of
         # them kept three back each, it would stay thirty short.
         least_gift = 1 if lacking.max() >= 2 * few else LEAST_GIFT
-        if surplus < least_gift or lacking.sum() < max(few, 1) or len(owned) <= few:
+        if surplus < least_gift or lacking.sum() < max(few, 1) or owned <= few:
             return
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)
         for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
             if count:
-                held.aside[life] = escrow.registers.to_give(owned, count, life)
-                owned = np.setdiff1d(owned, held.aside[life], assume_unique=True)
-        held.clipped = clipped_of(local, key)
+                usable = escrow.usable()
+                escrow.aside[life] = escrow.registers.to_give(usable, count, life)
+        held.clipped = clipped_of(local, held.key)
         self.waits = True
 
     def _able(
-        self, held: Held, block: LedgerBlock, slot: int
+        self, escrow: Escrow, block: LedgerBlock, slot: int
     ) -> tuple[list[AgentLife], Ints]:
-        """Return who can own permits: this agent, and all that may be given some."""
-        escrow, weight = held.escrow, block.weight[:, slot]
-        # A line that gets another member has no weight in between.
-        as_of = escrow.view.version, escrow.words_version, weight.tobytes()
-        if held.able_as_of != as_of:
-            lines = np.flatnonzero(weight > 0.0).tolist()
-            able = sorted(
-                (life, line)
-                for line in lines
-                if (life := self._life(block.member.item(line, slot))) == self._me
-                or escrow.may_be_given(life)
-            )
-            lives = [life for life, _ in able]
-            held.able = lives, np.array([line for _, line in able])
-            held.able_as_of = as_of
-        return held.able
+        """Return who can own permits, by id, and their lines, ``int64[K]``.
 
-    def _give(self, held: Held, clipped: float, tokens: float, now: float) -> None:
-        """Write the gifts that were set aside in the step before.
-
-        Args:
-            held: The limit.
-            clipped: What capacities have taken out of the own bucket by now.
-            tokens: Units of the whole burst.
-            now: Monotonic seconds.
+        These are this agent, and all that may be given some.
         """
-        aside, held.aside = held.aside, {}
-        registers = held.escrow.registers
-        taken = max(0.0, clipped - held.clipped) / sum(map(len, aside.values()))
+        lines = np.flatnonzero(block.weight[:, slot] > 0.0)
+        lives = map(self._life, block.member[lines, slot].tolist())
+        able = sorted(
+            (life, line)
+            for life, line in zip(lives, lines.tolist(), strict=True)
+            if life == self._me or escrow.may_be_given(life)
+        )
+        return [life for life, _ in able], np.array([line for _, line in able])
+
+    def _give(self, held: Held, local: LocalBuckets, now: float) -> bool:
+        """Write the gifts that were set aside in the step before; return if any."""
+        aside, (block, slot) = held.escrow.take_aside(), self._table.at(held.key)
+        taken = max(0.0, clipped_of(local, held.key) - held.clipped)
+        each = taken / max(1, sum(map(len, aside.values())))
+        each = min(each, block.burst.item(slot) / PERMITS)
         for life, at in aside.items():
-            mine = np.intersect1d(at, held.escrow.owned(), assume_unique=True)
-            registers.write(
-                mine, life, self._me, now, tokens=min(taken, tokens / PERMITS)
-            )
+            held.escrow.registers.write(at, life, self._me, now, tokens=each)
+        return bool(aside)
 
-    def _give_all(self, escrow: Escrow, now: float) -> None:
-        """Give away all that is owned, in even parts."""
-        users = escrow.users()
-        if users:
-            for life, at in zip(
-                users, np.array_split(escrow.owned(), len(users)), strict=True
-            ):
-                escrow.registers.write(at, life, self._me, now)
-
-    def _use(
-        self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
-    ) -> None:
+    def _use(self, held: Held, local: LocalBuckets) -> None:
         """Make the bucket follow the permits that are owned and not set aside."""
-        escrow = held.escrow
-        count = len(escrow.owned())
-        if escrow.superseded or self.stopped:
-            count = 0
-        count -= sum(map(len, held.aside.values()))
-        part = max(0, count) / PERMITS
-        at = local.at.get(key, local.shell_size)
+        escrow, (block, slot) = held.escrow, self._table.at(held.key)
+        over = escrow.superseded or self.stopped
+        part = 0.0 if over else len(escrow.usable()) / PERMITS
+        at = local.at.get(held.key, local.shell_size)
         if held.due:
             if at < local.shell_size:
                 local.credit[at] += held.due

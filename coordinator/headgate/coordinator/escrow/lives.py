@@ -21,13 +21,11 @@ Newest = tuple[int, bool]
 """An incarnation, and whether it is over; such pairs only grow."""
 
 NEVER: Newest = (-1, False)
-"""The entry of an unknown id."""
+"""That of an unknown id."""
 
 END_TOLD_S = 7200.0
-"""How long the end of a life is reported.  Ids are often new with each start, so ends
-pile up.  After two hours nothing that such a life sent can still be on its way, so
-nobody needs a warning; but as long as a permit names the life, its end is reported
-anyway."""
+"""How long the end of a life is reported, unless a permit names it: ids are often new
+with each start, so ends pile up, and nothing that it sent is on its way any more."""
 
 END_NEEDED_S = 3600.0
 """How long others must know of an end before they count as agreeing: less than it is
@@ -41,11 +39,7 @@ SIGHTINGS_MAX = 10_000
 
 
 class View:
-    """The newest life of each id that takes part; it only ever grows.
-
-    Attributes:
-        version: Grows whenever the view does.
-    """
+    """The newest life of each id that takes part; it and its `version` only grow."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -123,16 +117,15 @@ class Word:
     twin_at: float = -inf
 
 
+NO_WORD = Word()
+"""That of an unknown id."""
+
 UNHEARD = -1, -inf, -inf
-"""The sightings of an unknown id: an incarnation, when it was last heard, and when an
-earlier one was."""
+"""Of an unknown id: an incarnation, when it was last heard, and when an earlier was."""
 
 
 class Sightings:
-    """When ids were heard, and when an earlier life than their newest one was.
-
-    Ids are those of all agents, whatever limits they use.
-    """
+    """When the newest life of each id, and an earlier one, were heard."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[int, float, float]] = {}

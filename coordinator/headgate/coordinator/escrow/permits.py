@@ -8,46 +8,35 @@ burst.
 
 **The rule.**
 
-life
-    One run of an agent: `id @ incarnation`.  A newer life of an id ends the earlier
-    ones.
-permit
-    A register (epoch, owner, giver, tokens).  Copies merge by the larger (epoch,
-    owner).
-view
-    The newest life known of each id that takes part, and whether that one is over too:
-    it left, or the API saw its process end.  A view only grows.
-keyframe
-    A report of all registers that the sender knows, first-hand or not, its view, and
-    whether it is settled.  All of it is merged.  Other reports carry what the sender
-    itself wrote.
-fence
-    A report of a life that is over in the receiver's view is dropped.
-gift
-    The owner stops using a permit, and one step later writes epoch + 1, the receiver's
-    life and itself as the giver.
-accept
-    A life adopts a register that names it as the owner only from the giver itself, and
-    only once it is settled.  What others say is hearsay: enough to know, not to own.
-    The life's own keyframe includes such a register too, marked as missed.
-agreed
-    Each life that is not over in my view has given me its *word*: a keyframe whose view
-    is at least mine everywhere, so it knows my life and every end that I know of.  If I
-    am not settled, one of them is.  And nobody has heard an earlier life of my id for
-    1.5 heartbeats.
-settled
-    I agreed once, or I founded the limit.
-take
-    Once agreed, I write epoch + 2 over a permit whose owner is over, or whose giver is
-    over while the owner's own keyframe shows that the gift never arrived.  It is mine
-    to take if the life that is over is an earlier one of my id, or if its id is gone
-    and mine is the smallest id that goes on.
-found
-    If nobody is settled, all lives that are not over have sent such keyframes, and one
-    and a half heartbeats have passed, the smallest of them counts as settled and mints
-    the permits that have no epoch.  A life that the API grants the limit does so at
-    once.  The API grants a limit once, and only if it has listened on the bus since
-    before the limit was made and has heard nobody found it.
+- *life*: One run of an agent: `id @ incarnation`.  A newer life of an id ends the
+  earlier ones.
+- *permit*: A register (epoch, owner, giver, tokens).  Copies merge by the larger
+  (epoch, owner).
+- *view*: The newest life known of each id that takes part, and whether that one is
+  over too: it left, or the API saw its process end.  A view only grows.
+- *keyframe*: A report of all registers that the sender knows, first-hand or not, its
+  view, and whether it is settled.  All of it is merged.  Other reports carry what the
+  sender itself wrote.
+- *fence*: A report of a life that is over in the receiver's view is dropped.
+- *gift*: The owner stops using a permit, and one step later writes epoch + 1, the
+  receiver's life and itself as the giver.
+- *accept*: A life adopts a register that names it as the owner only from the giver
+  itself, and only once it is settled.  What others say is hearsay: enough to know,
+  not to own.  The life's own keyframe includes such a register too, marked as missed.
+- *agreed*: Each life that is not over in my view has given me its *word*: a keyframe
+  whose view is at least mine everywhere, so it knows my life and every end that I
+  know of.  If I am not settled, one of them is.  And nobody has heard an earlier life
+  of my id for 1.5 heartbeats.
+- *settled*: I agreed once, or I founded the limit.
+- *take*: Once agreed, I write epoch + 2 over a permit whose owner is over, or whose
+  giver is over while the owner's own keyframe shows that the gift never arrived.  It
+  is mine to take if the life that is over is an earlier one of my id, or if its id is
+  gone and mine is the smallest id that goes on.
+- *found*: If nobody is settled, all lives that are not over have sent such keyframes,
+  and one and a half heartbeats have passed, the smallest of them counts as settled
+  and mints the permits that have no epoch.  A life that the API grants the limit does
+  so at once.  The API grants a limit once, and only if it has listened on the bus
+  since before the limit was made and has heard nobody found it.
 
 **Claim.**  At most one life uses a permit at a time, so the parts in use sum to at most
 1.
@@ -117,6 +106,7 @@ from headgate.coordinator.escrow.lives import (
     END_NEEDED_S,
     END_TOLD_S,
     NEVER,
+    NO_WORD,
     NOBODY,
     Newest,
     Sightings,
@@ -141,16 +131,11 @@ TWIN_INTERVALS = 1.5
 running one is heard once a heartbeat."""
 
 LEARNT_MAX = 4096
-"""Most runs remembered as merged: those of some heartbeats in a large cluster."""
+"""Number of runs remembered as merged above which they are forgotten."""
 
 
 class Section(NamedTuple):
-    """What one report says about one limit.
-
-    Attributes:
-        runs: Registers.
-        lives: Who takes part.
-    """
+    """What one report says about one limit: registers, and who takes part."""
 
     runs: list[PermitRun]
     lives: list[KnownLife]
@@ -159,15 +144,9 @@ class Section(NamedTuple):
 class Escrow:
     """The permits of one strict limit, as one life knows them.
 
-    Args:
-        me: This life.
-        now: Monotonic seconds.
-        interval_s: The heartbeat.
-        sightings: When ids were heard, for all limits.
-        permits: How many there are; the same for everyone.
+    `sightings` are those of all limits; everyone must assume as many `permits`.
 
     Attributes:
-        me: This life.
         registers: As known.
         view: Who takes part, as known.
         settled: This life may own permits.
@@ -175,7 +154,8 @@ class Escrow:
         reported_at: When `settled`, `uses` or `wanted` changed last.
         in_use: Slots that callers of this agent hold, where permits are slots.
         wanted: Slots that they hold or ask for, as reported.
-        words_version: Grows when a word changes that `may_be_given` depends on.
+        aside: Permits that this agent no longer uses, because the next step gives them
+            away: ``int64[K]`` for each receiver.
     """
 
     def __init__(
@@ -193,7 +173,6 @@ class Escrow:
         self.view = View()
         self._words: dict[str, Word] = {}
         self._learnt: set[PermitRun] = set()
-        self.words_version = 0
         self.uses = False
         self.in_use = self.wanted = 0
         self.reported_at = -inf
@@ -204,9 +183,9 @@ class Escrow:
         """Continue as a new life, which owns nothing."""
         self.me = me
         self.settled = False
+        self.aside: dict[AgentLife, Ints] = {}
         self._left_of = -1, -1
         self._words.clear()
-        self.words_version += 1
         self.view.learn(me, over=False, now=now)
 
     @property
@@ -218,6 +197,25 @@ class Escrow:
         """Return the permits of this life, ``int64[K]``."""
         return self.registers.of(self.me)
 
+    def usable(self) -> Ints:
+        """Return the permits that are owned and not set aside, ``int64[K]``."""
+        if not self.aside:
+            return self.owned()
+        aside = np.concatenate([*self.aside.values()])
+        return np.setdiff1d(self.owned(), aside, assume_unique=True)
+
+    def take_aside(self) -> dict[AgentLife, Ints]:
+        """Return what is set aside and still owned; it is set aside no longer."""
+        aside, self.aside, owned = self.aside, {}, self.owned()
+        return {life: at[np.isin(at, owned)] for life, at in aside.items()}
+
+    def give_all(self, now: float) -> None:
+        """Give away all that is owned, in even parts, to those that use the limit."""
+        self.aside, users = {}, self.users()
+        parts = np.array_split(self.owned(), max(1, len(users)))
+        for life, at in zip(users, parts, strict=False):
+            self.registers.write(at, life, self.me, now)
+
     def may_be_given(self, life: AgentLife) -> bool:
         """Return whether a life would accept a gift, and can use it."""
         said = self.said_by(life.agent)
@@ -226,7 +224,7 @@ class Escrow:
 
     def said_by(self, agent: str) -> KnownLife:
         """Return what another agent said of itself last; of nobody, if it didn't."""
-        return self._words.get(agent, Word()).said
+        return self._words.get(agent, NO_WORD).said
 
     def users(self) -> list[AgentLife]:
         """Return the other lives that may be given permits, by id."""
@@ -243,13 +241,7 @@ class Escrow:
     def hear(
         self, sender: AgentLife, told: Section, now: float, *, whole: bool
     ) -> float:
-        """Merge what another agent's report says about the limit.
-
-        Args:
-            sender: The sender.
-            told: What it reported.
-            now: Monotonic seconds.
-            whole: The report was a keyframe.
+        """Merge what another agent's report says, a keyframe if it is `whole`.
 
         Returns:
             Units of the burst that came with permits given to this life.
@@ -257,11 +249,10 @@ class Escrow:
         if self._is_fenced(sender):
             return 0.0
         self.view.learn(sender, over=False, now=now)
-        word = self._words.get(sender.agent, Word())
+        word = self._words.get(sender.agent, NO_WORD)
         if word.said.life != sender:
             word = self._words[sender.agent] = Word(KnownLife(0, sender))
-            self.words_version += 1
-        by: dict[str, Newest] = {sender.agent: (sender.incarnation, False)}
+        by: dict[str, Newest] = {}
         twin_at = -inf
         for known in told.lives:
             self.view.learn(known.life, over=known.over, now=now)
@@ -269,31 +260,26 @@ class Escrow:
             if known.life.agent == self.me.agent:
                 twin_at = now - known.heard_s
             if known.life == sender:
-                if (word.said.settled, word.said.uses) != (known.settled, known.uses):
-                    self.words_version += 1
                 word.said = known
-        credit = sum(self._merge(run, sender, now) for run in told.runs)
+        # What changed is told for three heartbeats, so most of it was merged before.
+        news = [run for run in told.runs if whole or run not in self._learnt]
+        # An owner takes part, even if it was never heard: it must be waited for.
+        for owner in dict.fromkeys(run.owner for run in news):
+            self.view.learn(owner, over=False, now=now)
+        self.registers.merge(news, self.me, whole_of=sender if whole else NOBODY)
+        if len(self._learnt) >= LEARNT_MAX:
+            self._learnt.clear()
+        self._learnt.update(news)
         if whole:  # and merged by now
             word.covers = self.view.version if self._covers(by, now) else -1
             word.twin_at = twin_at
-            epochs = np.zeros_like(self.registers.epoch)
-            for run in told.runs:
-                here = slice(run.first, run.first + run.size)
-                epochs[here] = 0 if run.missed else run.epoch
-            self.registers.note_missed(sender, epochs)
-        return credit
+        accepted = [run for run in told.runs if self._accepts(run, sender)]
+        return sum(run.tokens * self.registers.adopt(run) for run in accepted)
 
     def tell(
         self, group_id: int, now: float, *, whole: bool, since: float = -inf
     ) -> Section:
-        """Return what a report must contain.
-
-        Args:
-            group_id: Of the limit.
-            now: Monotonic seconds.
-            whole: Return everything, not only what this agent changed since a time.
-            since: That time.
-        """
+        """Return what to report: all, or what this agent changed `since` a time."""
         registers = self.registers
         chosen = registers.changed_at >= (-inf if whole else since)
         runs = list(registers.runs(group_id, chosen, self.me))
@@ -334,26 +320,9 @@ class Escrow:
         """Return whether a life's reports no longer count."""
         return self.view.is_over(sender)
 
-    def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
-        """Merge one run; return the units that came with it."""
-        mine = run.owner == self.me
-        # Each change is told for three heartbeats, and by every keyframe.  What was
-        # merged once changes nothing more: registers only grow, and the owner is known,
-        # unless it ended so long ago that its end was forgotten.
-        if run not in self._learnt:
-            # An owner takes part, even if it was never heard: it must be waited for.
-            self.view.learn(run.owner, over=False, now=now)
-            self.registers.learn(run, missed=mine)
-            if len(self._learnt) >= LEARNT_MAX:
-                self._learnt.clear()
-            self._learnt.add(run)
-        if mine and self._accepts(run, sender):
-            return run.tokens * len(self.registers.get(run))
-        return 0.0
-
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
-        """Return whether a register that names this life makes it the owner."""
-        return run.giver == sender and self.settled
+        """Return whether a register makes this life the owner."""
+        return run.owner == self.me and run.giver == sender and self.settled
 
     def _covers(self, by: dict[str, Newest], now: float) -> bool:
         """Return whether a reported view is at least this agent's own."""
@@ -372,15 +341,10 @@ class Escrow:
         Args:
             now: Monotonic seconds.
             may_found: Long enough has passed, and nobody is known to live unheard.
-
-        Returns:
-            False while something waits for agreement.
         """
         if not self.settled:
-            founds = not self._hears_settled()
-            if founds and not (may_found and self._is_first()):
-                return False
-            if not self._all_told(now):
+            founds = may_found and self._is_first() and not self._hears_settled()
+            if not (self.agreed(now) or (founds and self._all_told(now))):
                 return False
             self._settle(now, founds=founds)
         left = self._left()
@@ -416,7 +380,7 @@ class Escrow:
         return not (self.superseded or has_twin or any(self.waited_for(now)))
 
     def _agrees(self, life: AgentLife, now: float) -> bool:
-        word = self._words.get(life.agent, Word())
+        word = self._words.get(life.agent, NO_WORD)
         return (
             word.said.life == life
             and word.covers == self.view.version
@@ -447,6 +411,5 @@ class Escrow:
 
     def _falls_to_me(self, life: AgentLife) -> bool:
         """Return whether this life takes what a life left, if that has ended."""
-        if life.agent == self.me.agent:
-            return True
-        return self.view.is_gone(life.agent) and self._is_first()
+        gone = self.view.is_gone(life.agent) and self._is_first()
+        return gone or life.agent == self.me.agent

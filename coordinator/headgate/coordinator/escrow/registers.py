@@ -46,7 +46,6 @@ class Registers:
         self.tokens = np.zeros(permits)
         self.changed_at = np.full(permits, -np.inf)
         self.missed = np.zeros(permits, dtype=np.bool_)
-        self._of: tuple[int, AgentLife, Ints] = (-1, NOBODY, np.arange(0))
 
     def __bool__(self) -> bool:
         return bool(self.epoch.any())
@@ -55,25 +54,12 @@ class Registers:
         return len(self.epoch)
 
     def of(self, life: AgentLife) -> Ints:
-        """Return the permits that a life owns and has received, ``int64[K]``.
-
-        Callers must not change the array: it is returned again until the registers
-        change.
-        """
-        version, of, owned = self._of
-        if version != self.version or of != life:
-            mine = self.owner == self._index.get(life, -1)
-            owned = (mine & ~self.missed).nonzero()[0]
-            self._of = self.version, life, owned
-        return owned
+        """Return what a life owns and has received, ``int64[K]``."""
+        mine = self.owner == self._index.get(life, -1)
+        return np.flatnonzero(mine & ~self.missed)
 
     def counts(self, lives: list[AgentLife], worth: Ints | None = None) -> Ints:
-        """Return what each of these lives owns, ``int64[len(lives)]``.
-
-        Args:
-            lives: The owners.
-            worth: ``int64[P]`` value of each permit; 1 by default.
-        """
+        """Return how many permits each life owns, or what they are `worth`."""
         sums = np.bincount(self.owner, weights=worth, minlength=len(self.names))
         owned = np.append(sums, 0).astype(np.int64)  # the last for unknown lives
         return owned[[self._index.get(life, -1) for life in lives]]
@@ -120,66 +106,62 @@ class Registers:
         self.changed_at[at] = now
         self.missed[at] = False
 
-    def learn(self, run: PermitRun, *, missed: bool = False) -> None:
+    def merge(
+        self, runs: list[PermitRun], me: AgentLife, *, whole_of: AgentLife = NOBODY
+    ) -> None:
         """Merge reported registers.
 
-        Args:
-            run: What was reported.
-            missed: Its owner did not get them.
+        What they give to `me`, this agent's life, is missed until it is adopted.
+        `whole_of` has sent all that it knows, which shows what it has missed.
         """
-        here = slice(run.first, run.first + run.size)
-        epoch, owner = self.epoch[here], self.owner[here]
-        newer = epoch < run.epoch
-        tied = (epoch == run.epoch) & (owner != self._index.get(run.owner, -1))
+        if not runs and whole_of == NOBODY:
+            return
+        self._make_room()
+        which = np.full(len(self), -1)  # the run of each permit
+        for i, run in enumerate(runs):
+            which[run.first : run.first + run.size] = i
+        at = np.flatnonzero(which >= 0)
+        which = which[at]
+        epoch = np.array([run.epoch for run in runs])[which]
+        owner = np.array([self._number(run.owner) for run in runs])[which]
+        giver = np.array([self._number(run.giver) for run in runs])[which]
+        tokens = np.array([run.tokens for run in runs])[which]
+        newer = epoch > self.epoch[at]
+        tied = (epoch == self.epoch[at]) & (owner != self.owner[at])
         for i in np.flatnonzero(tied).tolist():
             # Two lives wrote the same epoch.  That should never happen; if it does, all
             # agents decide alike.
-            newer[i] = self.names[owner[i]] < run.owner
-        at = run.first + np.flatnonzero(newer)
-        if len(at):
-            self._make_room()
+            newer[i] = self.names[self.owner[at[i]]] < self.names[owner[i]]
+        new = at[newer]
+        missed = self.missed.copy()
+        missed[new] = owner[newer] == self._number(me)
+        self.epoch[new], self.owner[new] = epoch[newer], owner[newer]
+        self.giver[new], self.tokens[new] = giver[newer], tokens[newer]
+        self.changed_at[new] = -np.inf
+        if whole_of != NOBODY:
+            got = np.zeros_like(self.epoch)
+            got[at] = np.where(np.array([run.missed for run in runs])[which], 0, epoch)
+            its = self.owner == self._number(whole_of)
+            missed[its] = got[its] < self.epoch[its]
+        if len(new) or (missed != self.missed).any():
+            self.missed = missed
             self.version += 1
-            self.epoch[at] = run.epoch
-            self.owner[at] = self._number(run.owner)
-            self.giver[at] = self._number(run.giver)
-            self.tokens[at] = run.tokens
-            self.changed_at[at] = -np.inf
-            self.missed[at] = missed
 
-    def get(self, run: PermitRun) -> Ints:
-        """Adopt what this agent's life is given; return what is new, ``int64[K]``."""
+    def adopt(self, run: PermitRun) -> int:
+        """Adopt what this agent's life is given; return how much of it is new."""
         here = slice(run.first, run.first + run.size)
         same = self.owner[here] == self._index.get(run.owner, -1)
         due = same & (self.epoch[here] == run.epoch) & self.missed[here]
-        at = run.first + np.flatnonzero(due)
-        if len(at):
-            self.missed[at] = False
+        if due.any():
+            self.missed[here] &= ~due
             self.version += 1
-        return at
-
-    def note_missed(self, owner: AgentLife, told: Ints) -> None:
-        """Note what an owner's keyframe shows.
-
-        Args:
-            owner: The sender.
-            told: ``int64[P]`` the epochs that it knows.
-        """
-        its = self.owner == self._index.get(owner, -1)
-        missed = np.where(its, told < self.epoch, self.missed)
-        if (missed != self.missed).any():
-            self.version += 1
-        self.missed = missed
+        return int(np.count_nonzero(due))
 
     def to_give(self, owned: Ints, count: int, life: AgentLife) -> Ints:
-        """Return some of an owner's permits for another life, ``int64[count]``.
+        """Return `count` > 0 of an owner's permits, ascending, for another life.
 
         Stretches beside what that life owns go first, then short ones; the last one is
         cut.  So all owners' permits stay in few pieces, which keeps reports short.
-
-        Args:
-            owned: ``int64[K]`` ascending, K ≥ `count`.
-            count: How many, > 0.
-            life: Their new owner.
         """
         # One more, since -1 and P stand for the permits beside the first and the last.
         its = np.append(self.owner == self._index.get(life, -1), False)
@@ -197,21 +179,17 @@ class Registers:
     def runs(
         self, group_id: int, chosen: Flags, teller: AgentLife = NOBODY
     ) -> Iterator[PermitRun]:
-        """Yield registers for a report, equal neighbours as one run.
+        """Yield the `chosen` registers, ``bool[P]``, equal neighbours as one run.
 
-        Args:
-            group_id: Id of the limit's group.
-            chosen: ``bool[P]`` which registers.
-            teller: The life that knows exactly what it missed.
+        Only of its own permits does the teller know exactly which ones it missed.
         """
         missed = self.missed & (self.owner == self._index.get(teller, -1))
         columns = self.epoch, self.owner, self.giver, self.tokens, missed, chosen
         cuts = np.zeros(len(self) - 1, dtype=np.bool_)
         for column in columns:
             cuts |= column[1:] != column[:-1]
-        for first, end in pairwise(
-            [0, *(np.flatnonzero(cuts) + 1).tolist(), len(self)]
-        ):
+        bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(self)]
+        for first, end in pairwise(bounds):
             if chosen[first] and self.epoch[first]:
                 yield PermitRun(
                     group_id,

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headgate.coordinator.escrow.targets import max_min
-from headgate.coordinator.messages.report import PERMITS, AgentLife
+from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,14 +65,7 @@ def worth_of(size: int, permits: int = PERMITS) -> Ints:
 
 
 class SlotView(NamedTuple):
-    """How one agent uses the slots of a group.
-
-    Attributes:
-        agent: Its id.
-        owned: Slots that it owns now.
-        in_use: Slots that its callers hold.
-        wanted: Slots that its callers hold or ask for.
-    """
+    """How many slots of a group an agent owns; its callers hold; they hold or want."""
 
     agent: str
     owned: int
@@ -96,10 +89,8 @@ class Stock:
         self.may_hold = 0
         self.waits = False
         self._wanted = 0
-        self._wanted_at = -np.inf
-        self._planned: dict[AgentLife, int] = {}
+        self._wanted_at = self._owned_since = -np.inf
         self._owned: int = 0
-        self._owned_since: float = -np.inf
 
     def count(self, count: SlotCount, now: float) -> None:
         """Enter how many slots callers here hold and want."""
@@ -110,12 +101,7 @@ class Stock:
     def step(self, weight_of: Callable[[str], float], now: float) -> bool:
         """Give away what the previous step set aside, and set the next gift aside.
 
-        Args:
-            weight_of: The weight of each agent, by id.
-            now: Monotonic seconds.
-
-        Returns:
-            Whether to report something at once.
+        Agents weigh what `weight_of` says.  Return whether to report at once.
         """
         escrow = self.escrow
         worth = worth_of(self.size, len(escrow.registers))
@@ -126,35 +112,29 @@ class Stock:
         owned = int(worth[escrow.owned()].sum())
         if owned != self._owned:
             self._owned, self._owned_since = owned, now
-        self._plan(worth, weight_of, now)
-        aside = sum(self._planned.values())
-        self.may_hold = 0 if escrow.superseded else max(0, owned - aside)
-        self.waits = aside > 0 and owned > escrow.in_use
+        self._set_aside(worth, weight_of, now)
+        self.may_hold = 0 if escrow.superseded else int(worth[escrow.usable()].sum())
+        self.waits = bool(escrow.aside) and owned > escrow.in_use
         return moved
 
     def _give(self, worth: Ints, now: float) -> bool:
         """Write the gifts of the previous step, as far as their slots are free."""
         escrow, moved = self.escrow, False
-        for life, count in self._planned.items():
-            mine = escrow.owned()
-            mine = mine[worth[mine] > 0]
-            free = int(worth[mine].sum()) - escrow.in_use
-            most = max(1, int(worth[0]))  # what the largest permit is worth
-            given = min(count, free) // most
-            if given > 0:
-                at = escrow.registers.to_give(mine, min(given, len(mine)), life)
-                escrow.registers.write(at, life, escrow.me, now)
-                moved = True
-        self._planned = {}
+        free = int(worth[escrow.owned()].sum()) - escrow.in_use
+        for life, at in escrow.take_aside().items():
+            given = at[worth[at].cumsum() <= free]
+            free -= int(worth[given].sum())
+            escrow.registers.write(given, life, escrow.me, now)
+            moved |= len(given) > 0
         return moved
 
-    def _plan(self, worth: Ints, weight_of: Callable[[str], float], now: float) -> None:
+    def _set_aside(
+        self, worth: Ints, weight_of: Callable[[str], float], now: float
+    ) -> None:
         """Decide what to give in the next step, and to which agents."""
         escrow = self.escrow
-        if not self._owned or escrow.superseded:
-            return
         lives = sorted([escrow.me, *escrow.users()])
-        if len(lives) == 1:
+        if len(lives) == 1 or not self._owned or escrow.superseded:
             return
         me = lives.index(escrow.me)
         said = [escrow.said_by(life.agent) for life in lives]
@@ -165,8 +145,12 @@ class Stock:
         weight = np.array([weight_of(life.agent) for life in lives])
         rotate = now - self._owned_since >= ROTATE_S
         given = gifts_of(me, owned, used, wanted, weight, rotate=rotate)
-        pairs = zip(lives, given.tolist(), strict=True)
-        self._planned = {life: count for life, count in pairs if count}
+        most = max(1, int(worth[0]))  # what the largest permit is worth
+        for life, count in zip(lives, (given // most).tolist(), strict=True):
+            if count:
+                mine = escrow.usable()
+                mine = mine[worth[mine] > 0]
+                escrow.aside[life] = escrow.registers.to_give(mine, count, life)
 
 
 def gifts_of(
@@ -201,47 +185,24 @@ def gifts_of(
     share = max_min(np.minimum(wanted, slots), weight, slots)
     share += max(0.0, slots - float(share.sum())) * weight / float(weight.sum())
     whole = np.floor(share + _EPSILON).astype(np.int64)
-    partly = (share - whole > _EPSILON).astype(np.int64)
+    partly = share - whole > _EPSILON
     enough = np.minimum(whole, wanted + 1 + wanted // SPARE_PART)
-    lacking = np.maximum(enough - owned, 0)
+    lacking, over = np.maximum(enough - owned, 0), np.maximum(owned - whole, 0)
+    # Imagine all offers laid end to end on one line, and all shortages on another: each
+    # giver gives to the agents opposite to it.  Free slots go first, because nobody
+    # knows when held ones come back.
+    free = np.minimum(over, np.maximum(owned - used, 0))
     given = np.zeros(len(owned), dtype=np.int64)
-    offered = np.zeros(len(owned), dtype=np.int64)
-    free = np.maximum(owned - used, 0)
-    over, most = (np.maximum(owned - whole - part, 0) for part in (partly, 0))
-    # Give free slots first, because nobody knows when held ones come back; and take
-    # them first from agents with more than they are due any fraction of.
-    for offer in (np.minimum(over, free), np.minimum(most, free), over, most):
-        offer = np.maximum(offer - offered, 0)
-        given += _matched(me, offer, lacking)
-        taken = _filled(offer, int(lacking.sum()))
-        lacking = lacking - _filled(lacking, int(taken.sum()))
-        offered += taken
-    left = int(owned[me] - given.sum() - whole[me] - (0 if rotate else partly[me]))
+    for offers, start in ((free, 0), (over - free, int(free.sum()))):
+        first = start + int(offers[:me].sum())
+        upto = lacking.cumsum().clip(first, first + int(offers[me]))
+        given += np.diff(upto, prepend=first)
+    left = int(owned[me] - given.sum() - whole[me] - (partly[me] and not rotate))
     # in order of ids, starting after this agent
     order = np.roll(np.arange(len(owned)), -me - 1)
-    short = (partly > 0) & (owned <= whole) & (wanted > owned)
+    short = partly & (owned <= whole) & (wanted > owned)
     short[me] = False
     receivers = order[short[order]]
     before = int(np.count_nonzero(owned[:me] > whole[:me]))
     given[np.roll(receivers, -before)[: max(left, 0)]] += 1
     return given
-
-
-def _filled(sizes: Ints, total: int) -> Ints:
-    """Return what each gets if a total is handed out in order."""
-    poured: Ints = np.minimum(np.maximum(total - (sizes.cumsum() - sizes), 0), sizes)
-    return poured
-
-
-def _matched(me: int, offers: Ints, lacking: Ints) -> Ints:
-    """Return what one giver gives to each agent that lacks some.
-
-    Imagine all offers laid end to end on one line and all shortages on another: each
-    giver gives to the agents opposite to it.
-    """
-    first = int(offers[:me].sum())
-    end = first + int(offers[me])
-    upto = lacking.cumsum()
-    low, high = np.maximum(upto - lacking, first), np.minimum(upto, end)
-    opposite: Ints = np.maximum(high - low, 0)
-    return opposite

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinator.escrow.adversary import PERMITS, Adversary
 
 from headgate.coordinator.escrow.lives import NEVER
-from headgate.coordinator.escrow.permits import Escrow
+from headgate.coordinator.escrow.permits import Escrow, Section
 
 if TYPE_CHECKING:
     from headgate.coordinator.escrow.lives import Newest
@@ -33,14 +33,14 @@ class Credulous(Escrow):
     """Takes a gift for its own, whoever reports it."""
 
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
-        return self.settled
+        return run.owner == self.me and self.settled
 
 
 class Unsettled(Escrow):
     """Owns permits before all have agreed."""
 
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
-        return run.giver == sender
+        return run.owner == self.me and run.giver == sender
 
 
 class Blind(Escrow):
@@ -68,10 +68,15 @@ class Impatient(Escrow):
 class Forgetful(Escrow):
     """Forgets hearsay of gifts to itself, and takes what others know was given on."""
 
-    def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
-        if run.owner == self.me and not self._accepts(run, sender):
-            return 0.0
-        return super()._merge(run, sender, now)
+    def hear(
+        self, sender: AgentLife, told: Section, now: float, *, whole: bool
+    ) -> float:
+        known = [
+            run
+            for run in told.runs
+            if run.owner != self.me or self._accepts(run, sender)
+        ]
+        return super().hear(sender, Section(known, told.lives), now, whole=whole)
 
 
 @pytest.mark.long

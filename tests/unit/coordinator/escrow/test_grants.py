@@ -109,7 +109,7 @@ def test_what_is_granted_starts_full_at_once() -> None:
     assert asking.come_back(0.04, group_id=2) == []
     assert asking.step(0.05) == []
     assert asking.come_back(0.1) == [{KEY}]
-    assert asking.step(0.2) == [], "the API may need some time"
+    assert asking.step(0.15) == [], "the API may need some time"
     assert len(asking.escrow.owned()) == 0
     assert asking.grant(0.3)
     asking.step(0.35)

@@ -314,7 +314,7 @@ def test_copies_that_heard_the_same_are_the_same_in_whatever_order(
     for copy in copies:
         random.shuffle(runs)
         for run in runs + runs:
-            copy.learn(run)
+            copy.merge([run], NOBODY)
     everything = np.ones(8, dtype=np.bool_)
     assert list(copies[0].runs(1, everything)) == list(copies[1].runs(1, everything))
     if runs:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.sample import thorough
 
-from headgate.coordinator.escrow.seats import seated
+from headgate.coordinator.escrow.targets import seated
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import Result, simulate
 
