@@ -284,17 +284,13 @@ def _leave(
         top: The parent has no parent itself.
         called: Its own bucket is asked, too.
     """
-    unlimited, strict = bool(above.unlimited[slot]), bool(above.strict[slot])
+    unlimited = bool(above.unlimited[slot])
     left = inf if unlimited else float(left_inside(above, slot))
     left = min(left, float(above.left_above[slot]))
     if not unlimited and above.rate[slot] <= 0.0:
         left = min(left, -1.0)  # closed, whatever it holds
-    # Of its own level, permits tell the callers of a strict group what they may spend.
     above.left_own[slot] = min(left, 0.0)
-    if strict and left >= 0.0:
-        above.left_own[slot] = above.left_above[slot]
-    shared = called and not strict
-    buckets = len(places) + shared
+    buckets = len(places) + called
     lefts = _divided(left, due[:buckets], float(above.rate[slot]))
     at_once = at_once[:buckets]
     surplus = inf if unlimited else float(surplus_of(above, slot))
@@ -308,7 +304,7 @@ def _leave(
     for n, (block, at) in enumerate(places):
         block.left_above[at], block.surplus_left[at] = lefts[n], spent[n]
     above.surplus_left[slot] = 0.0
-    if shared:
+    if called:
         above.left_own[slot], above.surplus_left[slot] = lefts[-1], spent[-1]
 
 
