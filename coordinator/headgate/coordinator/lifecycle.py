@@ -45,7 +45,8 @@ class Lifecycle:
         state = self._state
         before, state.limits = state.limits, Limits(event.configuration)
         limits, local = state.limits, state.local
-        state.elsewhere.forget(_limited(before) - _limited(limits))
+        gone = {key[1] for key in before.by_key} - {key[1] for key in limits.by_key}
+        state.elsewhere.forget(gone)
         if local is not None:
             limits.follow_values(local.keys.templates)
         if event.agents is not None:
@@ -139,7 +140,8 @@ class Lifecycle:
             wanted.intersection_update(() if state.local is None else state.local.names)
         for key in state.table:
             if key not in wanted:
-                state.bootstrap.forget(self._number(key))
+                block, slot = state.table.at(key)
+                state.bootstrap.forget(int(block.number[slot]))
                 others_use = key in limits.strict
                 moved = strict.stop_using(key, now, others_use=others_use)
                 state.schedule.urgent |= moved
@@ -151,10 +153,6 @@ class Lifecycle:
             strict.stop_using(key, now, others_use=False)
         for key in sorted(wanted & limits.strict):
             strict.open(key, now, since_made=key in born)
-
-    def _number(self, key: Key) -> int:
-        block, slot = self._state.table.at(key)
-        return int(block.number[slot])
 
     def _open(self, key: Key, now: float, *, born: bool) -> None:
         state, local = self._state, self._state.local
@@ -352,8 +350,3 @@ class Lifecycle:
                 block.level[slot] += unheard
                 told.append(number)
         return beyond, told
-
-
-def _limited(limits: Limits) -> set[int]:
-    """Return the ids of the groups that have limits."""
-    return {group_id for _, group_id in limits.by_key}

@@ -65,6 +65,8 @@ class FailureDetector:
 
     Attributes:
         departed: Dropped members that may still be alive, by id.
+        silent_since: When the last time began in which nobody was heard, monotonic
+            seconds.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class FailureDetector:
         self._members = members
         self._observing = observing
         self.departed: dict[str, DepartedMember] = {}
-        self._heard_at = self._hearing_since = self._deaf_since = now
+        self._heard_at = self._hearing_since = self.silent_since = now
         self._next_at = np.inf
         self._was_alone = False, False
 
@@ -185,13 +187,8 @@ class FailureDetector:
     def hears(self, now: float) -> None:
         """Note that a report came, whoever sent it: from now on silence counts."""
         if self._gap(now):
-            self._deaf_since, self._hearing_since = self._heard_at, now
+            self.silent_since, self._hearing_since = self._heard_at, now
         self._heard_at = now
-
-    @property
-    def silent_since(self) -> float:
-        """When the last time began in which nobody was heard, monotonic seconds."""
-        return self._deaf_since
 
     def missing(self, now: float) -> list[Member]:
         """Return the members of which this agent lacks rows that others may have heard.
@@ -201,7 +198,7 @@ class FailureDetector:
         """
         members, since = self._members, self._hearing_since
         over_s = since + self._settings.presumed_dead_s + members.lease_of(None)
-        if since == self._deaf_since or now > over_s:
+        if since == self.silent_since or now > over_s:
             return []
         return [
             member
@@ -218,7 +215,7 @@ class FailureDetector:
         if self._gap(now):
             return self._heard_at - within_s
         lately = now - self._hearing_since < within_s
-        return (self._deaf_since if lately else now) - within_s
+        return (self.silent_since if lately else now) - within_s
 
     def advance(self, now: float, agent: str) -> list[Noticed]:
         """Let time pass; call it at each tick."""
