@@ -263,16 +263,10 @@ class Coordinator:
     def first_terms(
         self, group_id: int, dimension: str, now: float, template: int | None = None
     ) -> tuple[float, float] | None:
-        """Return what a new bucket may assume until the next look.
+        """Return level and window, units, that a new bucket may assume until a look.
 
-        Args:
-            group_id: Of the limit.
-            dimension: Of the limit.
-            now: Monotonic seconds.
-            template: Id of the template whose limits the group has for one value.
-
-        Returns:
-            Level and window, units; None if they can't be known before that look.
+        None if they can't be known before that.  `template` is the id of the template
+        whose limits the group has for one value.
         """
         key = (dimension, group_id)
         return self._lifecycle.first_terms(key, max(now, self._now), template)

@@ -368,13 +368,7 @@ class ReportReceiver:
 
         They began when the member had its row already.  If that tells no level, which
         would include all, it may have been cut off, as well as whoever told this agent
-        the level.
-
-        Args:
-            place: Where the rows are.
-            rows: What the member reports.
-            included: ``bool[K]`` the ledger is taken to include all of its row.
-            now: Monotonic seconds.
+        the level.  `included`, ``bool[K]``, says which are taken to include all.
         """
         state, unsure = self._state, included
         if rows.level is not None:

@@ -218,10 +218,6 @@ class Bootstrap:
 
         The round does not end before the API has answered if that is asked, too: those
         that used the limit may be gone, and then only the API knows its level.
-
-        Args:
-            number: Of the ledger.
-            opened: How it began; None if it is in doubt.
         """
         self._rounds[number] = Round(opened)
 
@@ -260,14 +256,7 @@ class Bootstrap:
         self._told.pop(number, None)
 
     def asked(self, sequence: int, numbers: Ints, admitted: Floats, now: float) -> None:
-        """Note that a report with this agent's rows of these ledgers was published.
-
-        Args:
-            sequence: Of the report.
-            numbers: ``int64[K]``.
-            admitted: ``float64[K]`` this agent's counters in it.
-            now: Monotonic seconds.
-        """
+        """Note that a report told this agent's counters, ``float64[K]``, of ledgers."""
         for number in numbers.tolist():
             if (found := self._rounds.get(number)) is not None:
                 found.sequence = min(found.sequence, sequence)
@@ -328,14 +317,8 @@ class Bootstrap:
     ) -> None:
         """Keep another agent's levels, and how far this agent's own were off.
 
-        Those that left before this agent asked anew are no answer.
-
-        Args:
-            numbers: ``int64[K]`` of the ledgers.
-            levels: ``float64[K]`` E and this agent's counter that it includes, units.
-            apart: ``float64[K]`` by how much this agent's own level was lower.
-            member: Number of the sender.
-            reported_at: When the levels held, monotonic seconds.
+        Those that left before this agent asked anew are no answer.  Columns are those
+        of `ANSWER`, ``float64[K]`` and ``int64[K]``.
         """
         if reported_at < self._anew_at:
             return
@@ -363,10 +346,7 @@ class Bootstrap:
     ) -> float:
         """Return by how many units others moved a ledger that all knew of by then.
 
-        Args:
-            number: Of the ledger.
-            until: Monotonic seconds.
-            but: Numbers of members that don't count.
+        Those numbered in `but` don't count.
         """
         moves = self._moves.rows
         known = (moves["number"] == number) & (moves["known_at"] <= until)
@@ -389,7 +369,7 @@ class Bootstrap:
             number: Of the ledger.
             others: For each life, units; None if that is not known.
             now: Monotonic seconds.
-            since: What was told before that may be forgotten, monotonic seconds.
+            since: What was told before that may be forgotten.
         """
         self._told.pop(number, None)
         if others is not None:
@@ -403,13 +383,7 @@ class Bootstrap:
         return others if at > since else None
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
-        """Keep a level that was stored before a restart of the whole cluster.
-
-        Args:
-            key: Key of the ledger.
-            level: Units.
-            at: When the level held, on the clock of the events.
-        """
+        """Keep a level, units, that held at some time before the cluster stopped."""
         if len(self._stored) < STORED_MAX:
             self._stored[key] = (level, at)
 
@@ -430,11 +404,8 @@ class Bootstrap:
     def finish(self, now: float, patience_s: float = 0.0) -> dict[int, Answered | None]:
         """Return the ledgers whose rounds are over, by number, and others' answers.
 
-        Of these only the newest of each member counts.
-
-        Args:
-            now: Monotonic seconds.
-            patience_s: For how long to wait for more answers.
+        Of these only the newest of each member counts.  Rounds last `patience_s` longer
+        than they must, for more answers.
         """
         due = now - patience_s
         over = {n: each for n, each in self._rounds.items() if each.ready_at <= due}
@@ -482,13 +453,7 @@ class Bootstrap:
 def _knew(
     moves: NDArray[np.void], member: Ints | int, reported_at: Floats | float
 ) -> Flags:
-    """Return ``bool[K]``: a report left when its sender knew of a move.
-
-    Args:
-        moves: K rows.
-        member: The sender, ``int64[K]`` or one for all.
-        reported_at: When it left, ``float64[K]`` or one for all.
-    """
+    """Return ``bool[K]``: a report left when its sender knew of a move."""
     own = moves["member"] == member
     since = np.where(own, moves["reported_at"], moves["known_at"])
     knew: Flags = reported_at >= since
@@ -496,12 +461,7 @@ def _knew(
 
 
 def _same(numbers: Ints, among: Ints) -> tuple[Ints, Ints]:
-    """Return the positions of those numbers that are in both, in each of the two.
-
-    Args:
-        numbers: Any; in their order.
-        among: Each at most once.
-    """
+    """Return where numbers are that both have, in each; `among` has each only once."""
     if not len(numbers) or not len(among):
         none = np.empty(0, dtype=np.int64)
         return none, none
