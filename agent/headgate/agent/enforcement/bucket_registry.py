@@ -362,6 +362,7 @@ def allowance_of(local: LocalBucket, now: float) -> Bucket:
         maximum_cost=own.maximum_cost,
     )
     allowance.clipped, allowance.whole_rate = own.clipped, own.whole_rate
+    allowance.quota, allowance.least_delay_s = own.quota, own.least_delay_s
     return allowance
 
 

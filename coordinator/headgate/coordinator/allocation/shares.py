@@ -87,6 +87,11 @@ HEAVY_MARGIN_PART = 0.07
 """The same where all agents want at least twice what they get: what they admit follows
 from their shares, so chance plays no part in it."""
 
+STRICT_KEPT_PART = 0.5
+"""Most of a strict group's burst that is no surplus for groups inside it: up to a
+request lies idle in each process.  Otherwise they would be given parts that nobody
+can use, and whoever comes first would take what is due to others."""
+
 HORIZON_BURSTS = 2.0
 """H as a multiple of the time that refills the burst: a small burst is steered
 faster."""
@@ -246,7 +251,9 @@ def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> N
     available = rate + (common - block.margin[slots]) / block.horizon[slots]
     if some(strict):
         # Permits know of no level, but groups inside a strict one go by it.
-        surplus = chosen(is_parent(block, slots), greater(common, 0.0), 0.0)
+        idle = block.agents[slots] * block.cost[0, slots]
+        kept = lesser(idle, STRICT_KEPT_PART * block.burst[slots])
+        surplus = chosen(is_parent(block, slots), greater(common - kept, 0.0), 0.0)
         available = chosen(strict, rate + surplus / block.horizon[slots], available)
     available = lesser(available, block.parent_cap[slots]) - block.reserved[slots]
     available = chosen(rate > 0.0, greater(available, 0.0), 0.0)

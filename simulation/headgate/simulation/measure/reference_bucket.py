@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import numpy as np
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.rates import RateTable
 from headgate.simulation.world.arrivals import AgentArrivals
-from headgate.simulation.world.bucket_replay import BucketReplay
+from headgate.simulation.world.bucket_replay import BucketReplay, serve_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +128,7 @@ def _tree_admissions(run: SimulationRun) -> list[Admissions]:
         ]
         streams.append(here)
         served += [(stream, acquire) for stream in here]
-    _serve(served, scenario.seconds)
+    serve_in_order(served, scenario.seconds)
     return [_joined(here) for here in streams]
 
 
@@ -199,24 +198,8 @@ def _with_retries(
     until_s: float,
 ) -> Admissions:
     streams = [BucketReplay(a, g) for a, g in zip(arrivals, gaps, strict=True)]
-    _serve([(stream, bucket.try_acquire_at) for stream in streams], until_s)
+    serve_in_order([(stream, bucket.try_acquire_at) for stream in streams], until_s)
     return _joined(streams)
-
-
-def _serve(
-    served: list[tuple[BucketReplay, Callable[[float, float], float]]], until_s: float
-) -> None:
-    """Serve streams in the order of their next attempts.
-
-    The stream with the next attempt is advanced by exactly that attempt.
-    """
-    heap = [(stream.next_s, place) for place, (stream, _) in enumerate(served)]
-    heapq.heapify(heap)
-    while heap and heap[0][0] < until_s:
-        now, place = heap[0]
-        stream, acquire = served[place]
-        stream.advance(float(np.nextafter(now, inf)), acquire)
-        heapq.heapreplace(heap, (stream.next_s, place))
 
 
 def _joined(streams: list[BucketReplay]) -> Admissions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -112,3 +113,20 @@ class BucketReplay:
         lost = any(start <= due < until for start, until in self._gaps)
         if due - born <= PATIENCE_S and not lost:
             self._waiting.append((due, born, cost))
+
+
+def serve_in_order(
+    served: Sequence[tuple[BucketReplay, Callable[[float, float], float]]],
+    until_s: float,
+) -> None:
+    """Serve streams that share a bucket in the order of their next attempts.
+
+    The stream with the next attempt is advanced by exactly that attempt.
+    """
+    heap = [(stream.next_s, place) for place, (stream, _) in enumerate(served)]
+    heapq.heapify(heap)
+    while heap and heap[0][0] < until_s:
+        now, place = heap[0]
+        stream, acquire = served[place]
+        stream.advance(float(np.nextafter(now, inf)), acquire)
+        heapq.heapreplace(heap, (stream.next_s, place))

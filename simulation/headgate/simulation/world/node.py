@@ -23,6 +23,7 @@ from headgate.coordinator import (
 )
 from headgate.coordinator.config.configuration import limits_in_force
 from headgate.simulation.scenario.scenario import DIMENSION
+from headgate.simulation.world.bucket_replay import serve_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +170,9 @@ class Node:
 
     def serve(self, until_s: float) -> None:
         """Pass the requests before a time through the buckets."""
+        if any(bucket.above is not None for bucket in self.buckets.values()):
+            serve_in_order(self._streams, until_s)
+            return
         for stream, acquire in self._streams:
             stream.advance(until_s, acquire)
 

@@ -102,6 +102,17 @@ def test_all_inside_a_strict_group_spend_what_this_process_has_of_it(
         assert local.usage_at(0.0).tokens == 0.0
 
 
+def test_a_new_bucket_inside_a_strict_group_asks_for_patience_and_not_for_hours() -> (
+    None
+):
+    groups = family(top="strict", low="balanced")
+    registry = Registry(1)
+    registry.follow(groups, 0.0)
+    low = registry.get(groups[2], "requests", "cluster", 0.0)
+    assert low is not None
+    assert low.bucket.try_acquire_at(0.0, 1.0) == FIRST_LOOK_S
+
+
 def test_a_strict_group_keeps_what_it_holds_when_another_one_is_put_inside() -> None:
     groups = family(top="strict", low="balanced")
     registry, (top,) = made({1: groups[1]}, 1)
