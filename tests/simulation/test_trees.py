@@ -577,7 +577,7 @@ def test_a_strict_group_whose_level_is_low_gives_those_inside_it_its_rate() -> N
 
 @pytest.mark.parametrize("modes", [("strict", "strict"), ("strict", "balanced")])
 @pytest.mark.parametrize(
-    ("agents", "burst", "part"), [(1, 40, 0.8), (4, 40, 0.35), (4, 200, 0.8)]
+    ("agents", "burst", "part"), [(1, 40, 0.8), (4, 40, 0.3), (4, 200, 0.8)]
 )
 def test_all_who_are_inside_a_strict_group_spend_its_permits(
     agents: int, burst: float, part: float, modes: tuple[str, ...]
