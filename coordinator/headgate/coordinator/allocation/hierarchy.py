@@ -306,6 +306,10 @@ def _leave(
     above.surplus_left[slot] = 0.0
     if called:
         above.left_own[slot], above.surplus_left[slot] = lefts[-1], spent[-1]
+    if above.strict[slot] and left >= 0.0:
+        # Of its own level, permits tell how much, and a bucket that was held to a part
+        # would only fill at its rate once nobody else wants the rest.
+        above.left_own[slot] = above.left_above[slot]
 
 
 def _divided(left: float, due: Sequence[float], rate: float) -> list[float]:
