@@ -128,12 +128,10 @@ def run(seed: int, delay_ms: int | None = None) -> Herd | None:
     return measured(*herd_of(seed, delay_ms), seed)
 
 
-def measured(
-    scenario: Scenario, title: str, seed: int, *, unknown_s: float = 0.0
-) -> Herd | None:
+def measured(scenario: Scenario, title: str, seed: int) -> Herd | None:
     """Run a scenario, and judge its first group with all inside it.
 
-    None if nothing was admitted.  `unknown_s` is added to the age of information.
+    None if nothing was admitted.
     """
     engine = SimulationEngine(
         scenario, seed=seed, strategy="headgate", make_controller=real_coordinator
@@ -141,7 +139,7 @@ def measured(
     run = engine.run()
     run.central = central_of(run)
     central = merged(run.central)[1]
-    _, over, explained = over_explained(run, 0, unknown_s=unknown_s)
+    _, over, explained = over_explained(run, 0)
     if not len(over) or not len(central):
         return None
     admitted = sum(float(u.sum()) for group in run.admitted for _, u in group)

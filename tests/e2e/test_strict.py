@@ -120,6 +120,36 @@ def test_agents_take_turns_where_the_burst_holds_one_request(strict: Cluster) ->
     assert most_over(strict, since_s, rate=rate, burst=1.0) <= 1.0
 
 
+@pytest.mark.parametrize(("mode", "burst"), [("balanced", 2.0), ("strict", 30.0)])
+def test_callers_of_a_group_inside_never_exceed_it_whoever_is_killed(
+    strict: Cluster, mode: str, burst: float
+) -> None:
+    """Its burst may hold fewer requests than there are processes."""
+    rate = 60.0
+    limit = {"dimension": "requests", "rate": rate, "burst": burst}
+    with Rest(strict.url) as rest:
+        around = {"mode": "strict", "limits": [limit]}
+        rest.call("PUT", "/api/v1/groups/around", body=around)
+        inside = {"mode": mode, "parent": "around"}
+        rest.call("PATCH", "/api/v1/groups/g", body=inside)
+    time.sleep(3.0)
+    since_s = time.monotonic()
+    strict.load(150.0, 150.0, 150.0)
+    until(
+        strict,
+        lambda got: min(got) > 0.1 and sum(got) > 0.4,
+        "all three share",
+        rate=rate,
+    )
+    _, second, _ = strict.callers
+    second.kill()
+    until(strict, lambda got: sum(got) > 0.4, "two go on", rate=rate)
+    second.come_back()
+    second.rate(150.0)
+    until(strict, lambda got: min(got) > 0.1, "it shares again", rate=rate)
+    assert most_over(strict, since_s, rate=rate, burst=burst) <= 1.0
+
+
 class Wire:
     """TCP proxies for one agent: all of its connections, until they are cut.
 

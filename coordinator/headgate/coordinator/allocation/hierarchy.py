@@ -16,8 +16,10 @@ down together.
 A child's *part* is its term plus an even part of the parent's slack, up to its maximum
 (of calendar limits only: the maximum of another limit is its rate), so it may start at
 once.  What all children of this agent, and its own callers, spend together is bounded
-by what is left to it of the parent's level: see `left_inside`.  A child whose limit is
-unlimited uses the limit of its nearest limited ancestor.
+by what is left to it of the parent's level: see `left_inside`.  Of a strict parent
+they also need this agent's permits
+(docs/decisions/0091-who-is-inside-a-strict-group-spends-its-permits.md).
+A child whose limit is unlimited uses the limit of its nearest limited ancestor.
 
 **Beside the children.**  The parent's own callers
 (see `headgate.coordinator.demand.parents`) are a branch of weight 1, whose part is
@@ -223,18 +225,12 @@ def pass_down(
     # Without siblings, its own bucket is all that there is here.
     own_bucket = called or not siblings
     _leave(above, slot, places, due, at_once, top=top, called=own_bucket)
-    wait_s = max(
-        _debt_s(above, slot, limits.calendar.get(parent), wall_s),
-        float(above.wait_above_s[slot]),
-    )
-    permitted = bool(above.strict[slot]) and not unlimited
-    shared = not permitted or bool(above.shared_above[slot])
+    debt_s = _debt_s(above, slot, limits.calendar.get(parent), wall_s)
+    _inherit(above, slot, places, branches, debt_s)
     for n, (block, at) in enumerate(places):
         most = branches[n].maximum
         block.parent_cap[at] = min(parts[n] + slack, most)
         block.part_above[at] = min(usual[n] + slack, most)
-        block.wait_above_s[at] = wait_s if most > 0.0 else inf
-        block.shared_above[at] = shared
     above.own_callers[slot] = own[0]
     above.own_callers_theta[slot] = water_level(
         own, above.weight[:, slot], parts[len(places)]
@@ -257,6 +253,30 @@ def _with_rest(
     if others:
         branches.append(_further(others, used, float(further.sum())))
     return branches
+
+
+def _inherit(
+    above: LedgerBlock,
+    slot: int,
+    places: Sequence[tuple[LedgerBlock, int]],
+    branches: Sequence[Branch],
+    debt_s: float,
+) -> None:
+    """Tell the children what holds for all that are inside their parent.
+
+    Args:
+        above: The parent's block.
+        slot: Its column.
+        places: Block and column of each child; they are changed.
+        branches: Those of the children come first, in the same order.
+        debt_s: How long the parent takes to pay what it owes, seconds.
+    """
+    wait_s = max(debt_s, float(above.wait_above_s[slot]))
+    permitted = bool(above.strict[slot]) and not above.unlimited[slot]
+    shared = not permitted or bool(above.shared_above[slot])
+    for branch, (block, at) in zip(branches, places, strict=False):
+        block.wait_above_s[at] = wait_s if branch.maximum > 0.0 else inf
+        block.shared_above[at] = shared
 
 
 def _leave(

@@ -21,11 +21,12 @@ single agent.  `headgate.coordinator.allocation.window` says what a_i is.
     θ:  Σ min(d_j, w_j·θ) = Q'      ρ_j = min(d_j, w_j·θ)
 
 so a surplus or debt is worked off over H; groups inside a strict one share Q and what
-its level holds beyond half of B.  The loop sees its own effect one lag later.
-A first-order loop with delay does not overshoot up to lag/H = 1/e and rings beyond;
-4·lag keeps it at ¼.  An agent that makes fewer than `AT_ONCE_COSTS` requests within T',
-the time for which its row may go unreported, reports each admission *at once*: silence
-then means that there was none, and nothing is extrapolated.
+its level holds beyond what lies idle (`STRICT_KEPT_PART`).  The loop sees its own
+effect one lag later.  A first-order loop with delay does not overshoot up to lag/H =
+1/e and rings beyond; 4·lag keeps it at ¼.  An agent that makes fewer than
+`AT_ONCE_COSTS` requests within T', the time for which its row may go unreported,
+reports each admission *at once*: silence then means that there was none, and nothing is
+extrapolated.
 
 **The margin** m = min(0.18·room, √(Σ c_j·ρ_j·(lag + T'/(1−loss)²))), summed over the
 agents that are extrapolated, is 2.5 sigma of what Poisson arrivals admit unseen: the

@@ -61,14 +61,15 @@ class Counted:
     `refused` and `admitted` only grow, but a bucket that is recreated may start at 0
     again.  A request is counted only in the nearest limited group; the coordinator adds
     what a group's children count.  So a group that nothing is charged to directly may
-    be left out of `keys`.
+    be left out of `keys`, unless it is strict and others are inside it.
 
     Attributes:
         keys: Which buckets; cluster-scoped limits only.
         refused: ``float64[N]`` units refused.
         admitted: ``float64[N]`` units admitted.
         held: ``float64[N]`` units that the bucket lets through now; below zero it is
-            a debt.
+            a debt.  Of a strict group with others inside, this and `clipped` are about
+            its allowance, which all of them spend.
         cost: ``float64[N]`` mean units of one request lately, > 0.
         subjects: ``int64[N]`` limiters that use the bucket.
         clipped: ``float64[N]`` units that were taken out because a capacity was
@@ -217,7 +218,8 @@ class Ceilings:
     Attributes:
         shared: ``bool[K]``; of the others only `share`, `ceiling`, `rate`,
             `capacity` and `reserve` mean anything.
-        share: ``float64[K]`` allocated units/s, what status shows.
+        share: ``float64[K]`` allocated units/s, what status shows; of a strict group,
+            the rate of its permits, at which an allowance refills.
         ceiling: ``float64[K]`` units/s that may go on for longer: the share and an
             even part of what nobody wants, what status shows; infinite where unlimited.
         level: ``float64[K]`` E, units; NaN if the bucket itself knows it best.
