@@ -608,3 +608,29 @@ def test_all_who_are_inside_a_strict_group_spend_its_permits(
     assert result.violations == ()
     admitted = sum(figures.admitted for figures in result.groups.values())
     assert admitted >= part * (400 * 6 + burst)
+
+
+@pytest.mark.parametrize(
+    ("agents", "rate", "burst", "cost"), [(3, 5.0, 0.5, 0.01), (4, 20.0, 2.0, 0.05)]
+)
+def test_requests_of_less_than_a_unit_use_a_strict_group_from_inside(
+    agents: int, rate: float, burst: float, cost: float
+) -> None:
+    """Its own callers, of whom there are none, don't say what a request costs."""
+    inside = {"name": "inside", "parent": "above", "rate": rate, "burst": 10 * burst}
+    scenario = parse_scenario(
+        {
+            "seconds": 10,
+            "group": [
+                {"name": "above", "rate": rate, "burst": burst, "mode": "strict"},
+                inside,
+            ],
+            "agents": {"count": agents},
+            "demand": [{"group": "inside", "rate": 2 * rate / agents, "cost": cost}],
+        },
+        name="small",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    admitted = sum(figures.admitted for figures in result.groups.values())
+    assert admitted >= 0.95 * (rate * 10 + burst)

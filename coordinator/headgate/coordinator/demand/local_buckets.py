@@ -39,6 +39,10 @@ COST_LASTS = 50.0
 how a ledger is kept, and each agent uses its own: a single request of fifteen times the
 usual cost must not make one agent treat a quota as a small one."""
 
+LEAST_PART = 0.1
+"""Callers who want less than this part of what those of another group inside the same
+one do don't count for what its requests cost: they may have asked long ago."""
+
 ANNOUNCED_COSTS = 3.0
 """A request, or the sum of one tick, above this many mean costs is announced."""
 
@@ -400,10 +404,26 @@ class LocalBuckets:
         told = self.subjects[:n].copy()
         np.add.at(self.subjects, self._sum_to, told[self._sum_of])
         np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
-        # Computed from scratch each time, or one expensive request would set a parent's
-        # cost for ever.
-        self.cost[n:] = 0.0
-        np.maximum.at(self.cost, self._sum_to, self._direct_cost[self._sum_of])
+        self._sum_costs()
+
+    def _sum_costs(self) -> None:
+        """Let a parent's cost be the largest of those who ask for a part of it.
+
+        Computed from scratch each time, or one expensive request would set it for ever.
+        """
+        assert self._families is not None
+        parents = self._families.parents
+        here = parents[parents < self.shell_size]
+        to = np.concatenate([self._sum_to, here])
+        of = np.concatenate([self._sum_of, here])
+        wants = self._families.own
+        most, largest = np.zeros((2, len(self.names)))
+        np.maximum.at(most, to, wants[of])
+        asks = (self._costs_seen[of] > 0.0) & (wants[of] >= LEAST_PART * most[to])
+        np.maximum.at(largest, to[asks], self._direct_cost[of[asks]])
+        self.cost[parents] = np.where(
+            largest[parents] > 0.0, largest[parents], self.cost[parents]
+        )
 
 
 def restarted(grown: Floats, counted: Floats, at: Index, now: Floats) -> Floats:

@@ -24,6 +24,7 @@ class Families:
     """Parents among N buckets.
 
     Attributes:
+        parents: ``int64[P]`` their positions.
         own: ``float64[N]`` λ' of own callers, as added up or told last.
 
     Args:
@@ -43,8 +44,8 @@ class Families:
         now: float,
     ) -> None:
         self._levels = levels
-        self._parents: Ints = np.unique(np.concatenate([to for _, to in levels]))
-        self._called: Ints = self._parents[self._parents < shell_size]
+        self.parents: Ints = np.unique(np.concatenate([to for _, to in levels]))
+        self._called: Ints = self.parents[self.parents < shell_size]
         self._demand = Demand(len(self._called), now)
         self._direct, self._told, self.own = np.zeros((3, size))
 
@@ -73,6 +74,7 @@ class Families:
             totals: ``float64[N]`` as for `look`.
         """
         self._told[to] = old._told[of]
+        self.own = self._told
         both = np.isin(to, self._called) & np.isin(of, old._called)
         at = np.searchsorted(self._called, to[both])
         self._demand.inherit(old._demand, at, np.searchsorted(old._called, of[both]))
@@ -91,7 +93,7 @@ class Families:
             rate: ``float64[N]`` their λ; the usable fraction applies to each part.
             passes: ``float64[N]`` part of each that counts for its parent.
         """
-        self._direct[self._parents] = 0.0
+        self._direct[self.parents] = 0.0
         if len(self._called):
             passing = usable[self._called] / np.maximum(rate[self._called], 1e-12)
             self._direct[self._called] = self._demand.rate * passing
@@ -122,7 +124,7 @@ class Families:
 
     def _apart(self, demand: Floats) -> Floats:
         own = demand.copy()
-        own[self._parents] = self._direct[self._parents]
+        own[self.parents] = self._direct[self.parents]
         return own
 
     def _summed(

@@ -72,3 +72,32 @@ def test_one_dear_request_of_a_child_is_not_its_parents_cost_for_ever(
         own.count(Counted(keys, zeros, admitted.copy(), zeros, costs, subjects))
         assert own.cost[parent] == own.cost[child]
     assert own.cost[parent] < 15.0
+
+
+@pytest.mark.parametrize("others", [1, 30])
+@pytest.mark.parametrize("told", [False, True])
+def test_a_parents_cost_is_that_of_those_who_ask_lately(
+    told: bool, others: int
+) -> None:
+    """Not of own callers that never asked, nor of a child that asked once."""
+    children = range(2, 3 + others)
+    ids = np.array([1, *children] if told else children)
+    keys = Keys(("bytes",), np.zeros(len(ids), dtype=np.int64), ids)
+    above = {("bytes", child): [("bytes", 1)] for child in children}
+    own = LocalBuckets(keys, above, {}, 0.0)
+    parent, once = own.at["bytes", 1], own.at["bytes", 2]
+    ask = ids > 2
+    admitted, zeros = np.zeros(len(ids)), np.zeros(len(ids))
+    subjects = np.ones(len(ids), dtype=np.int64)
+    costs, seen = np.where(ask, 0.05, 1.0), list[float]()
+    costs[once] = 60.0
+    for look in range(2000):
+        admitted[ask] += 5.0 / others
+        admitted[once] += 60.0 if look == 100 else 0.0
+        own.count(Counted(keys, zeros, admitted.copy(), zeros, costs, subjects))
+        own.look(0.05 * (look + 1))
+        own.add_up()
+        seen.append(float(own.cost[parent]))
+    assert seen[99] == pytest.approx(0.05)
+    assert max(seen[100:105]) == pytest.approx(60.0)
+    assert seen[-1] == pytest.approx(0.05)
