@@ -6,7 +6,6 @@ Not thread-safe: the enforcer holds its lock around every method.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -213,9 +212,10 @@ class Registry:
                 share_first(local, *terms, now)
         self._buckets[key] = local
         self._stand_inside(local, now)
-        if group.id in self._parents:
+        if group.id in self._parents and _binds_inside(local):
             for other in list(self):
-                if group in ancestry_of(other.group, self._groups):
+                above = ancestry_of(other.group, self._groups)
+                if any(each.id == group.id for each in above):
                     self._stand_inside(other, now)
         return local
 
@@ -239,9 +239,10 @@ class Registry:
                     outer.allowance = allowance_of(outer, now)
                     outer.bucket.stand_inside(outer.allowance)
                 asked.append(outer.allowance)
-        for bucket, above in pairwise([*asked, None]):
-            if bucket is not None:
-                bucket.stand_inside(above)
+        above = None
+        for bucket in reversed(asked):
+            bucket.stand_inside(above)
+            above = bucket
 
     def _most_above(self, group: Group, limit: Limit) -> float:
         """Return the largest cost that a shared limit's groups above ever admit."""
@@ -353,16 +354,19 @@ def _binds_inside(local: LocalBucket) -> bool:
 def allowance_of(local: LocalBucket, now: float) -> Bucket:
     """Return a bucket that holds what a strict group's bucket has held until now."""
     own = local.bucket
+    level, room = own.level_at(now), own.room - own.spent
     allowance = Bucket(
         now,
         rate=own.rate,
         capacity=own.capacity,
-        level=own.level_at(now),
+        # Where agents share the level, a strict group's process has only its part.
+        level=min(level, room),
         may_owe=False,
         maximum_cost=own.maximum_cost,
     )
     allowance.clipped, allowance.whole_rate = own.clipped, own.whole_rate
     allowance.quota, allowance.least_delay_s = own.quota, own.least_delay_s
+    allowance.deadline_s, allowance.reserve = own.deadline_s, own.reserve
     return allowance
 
 
@@ -475,4 +479,6 @@ def _forgettable(local: LocalBucket, now: float) -> bool:
     held = local.bucket.level_at(now)
     if local.limit.scope == "node" or local.group.template is not None:
         return held >= local.bucket.capacity
+    if local.allowance is not None:
+        held = min(held, local.allowance.level_at(now))
     return held >= 0.0  # what was spent is in the ledger

@@ -313,6 +313,10 @@ class Enforcer:
             None if self._level_of is None else self._asked,
             first_terms=self._first_terms_of,
         )
+        if self._resolution is not None:
+            # A bucket must know the groups above it before anyone asks.
+            groups = self._resolution.all_groups()
+            self._registry.follow(groups, now, time.time() - now)
         policies, self._policies = self._policies.policies, PolicyBuckets()
         self._policies.follow(policies, now)
         self._entities = EntityBuckets()

@@ -11,8 +11,10 @@ import pytest
 from headgate.agent.enforcement.bucket_registry import (
     FIRST_LOOK_S,
     Registry,
+    allowance_of,
     follow_limit,
     make_local,
+    share_first,
 )
 from headgate.coordinator.config.configuration import Group, Limit, Mode
 
@@ -125,6 +127,46 @@ def test_a_strict_group_keeps_what_it_holds_when_another_one_is_put_inside() -> 
     assert low.bucket.try_acquire_at(0.0, 30.0) == 0.0
     assert top.bucket.try_acquire_at(0.0, 1.0) > 0.0
     assert low.bucket.try_acquire_at(0.0, 1.0) > 0.0
+
+
+def test_what_is_owed_to_a_strict_group_is_kept_while_nobody_uses_it() -> None:
+    groups = family(top="strict", low="balanced")
+    registry, (top, _) = made(groups, 1, 2)
+    assert top.allowance is not None
+    top.allowance.charge_at(0.0, 1_000.0)
+    registry.mark_idle({}, 0.0)
+    assert registry.drop_idle(80.0, 60.0), "nothing is owed to `low`"
+    assert [local.group.name for local in registry] == ["top"]
+    assert top.allowance.level_at(80.0) == pytest.approx(-100.0)
+
+
+def test_a_group_that_becomes_strict_holds_no_more_than_its_process_may_spend() -> None:
+    local = make_local(group_of("balanced"), LIMIT, 0.0, seed=1)
+    share_first(local, level=100.0, window=20.0, now=0.0)
+    assert allowance_of(local, 0.0).level_at(0.0) == 20.0
+
+
+def test_a_new_bucket_concerns_no_others_unless_its_group_is_strict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a look at all others, 8,000 buckets took twelve times as long."""
+    around = Group(id=1, name="around", limits=(LIMIT,))
+    inside = [
+        Group(id=place, name=f"g{place}", limits=(LIMIT,), parent=1)
+        for place in range(2, 40)
+    ]
+    registry, seen = Registry(1), list[str]()
+    stand = Registry._stand_inside
+
+    def note(self: Registry, local: LocalBucket, now: float) -> None:
+        seen.append(local.group.name)
+        stand(self, local, now)
+
+    monkeypatch.setattr(Registry, "_stand_inside", note)
+    registry.follow({group.id: group for group in [around, *inside]}, 0.0)
+    for group in [*inside, around]:
+        registry.get(group, "requests", "cluster", 0.0)
+    assert sorted(seen) == sorted(group.name for group in [around, *inside])
 
 
 @pytest.mark.parametrize("change", ["balanced", "shadow", "gone", "closed"])

@@ -78,6 +78,17 @@ def test_a_forked_child_inherits_only_what_agents_owe_together(gold: Group) -> N
     assert enforcer.inherited_debts(clock.now) == []
 
 
+def test_a_forked_child_asks_the_strict_group_around_its_own_at_once() -> None:
+    """Not only once its own thread has followed the configuration."""
+    around = Group(id=2, name="around", limits=(CLUSTER,), mode="strict")
+    gold = Group(id=1, name="gold", limits=(CLUSTER,), parent=2, may_owe=True)
+    enforcer, _ = make(around, gold, acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    enforcer.start_anew(lambda: None)
+    assert not limiter.try_acquire(requests=5_000)
+    assert not limiter.try_acquire(requests=900)
+
+
 def test_a_node_limit_is_enforced_whole_and_names_itself() -> None:
     enforcer, clock = make(Group(id=1, name="gold", limits=(NODE,)), acme=1)
     limiter = enforcer.limiter(tenant="acme")
