@@ -634,3 +634,40 @@ def test_requests_of_less_than_a_unit_use_a_strict_group_from_inside(
     assert result.violations == ()
     admitted = sum(figures.admitted for figures in result.groups.values())
     assert admitted >= 0.95 * (rate * 10 + burst)
+
+
+@pytest.mark.parametrize(
+    ("agents", "rate", "burst", "costs", "asked"),
+    [
+        (3, 100.0, 100.0, (1.0, 1.0), (0.5, 4.0)),
+        (1, 20.0, 10.0, (8.0, 1.0), (2.0, 2.0)),
+    ],
+)
+def test_groups_inside_a_strict_one_get_their_parts_whoever_asks_more_often(
+    agents: int,
+    rate: float,
+    burst: float,
+    costs: tuple[float, float],
+    asked: tuple[float, float],
+) -> None:
+    """Not what permits leave idle for a while is there to be given away."""
+    limit = {"rate": 10 * rate, "burst": 10 * burst}
+    scenario = parse_scenario(
+        {
+            "seconds": 45,
+            "group": [
+                {"name": "above", "rate": rate, "burst": burst, "mode": "strict"},
+                *({"name": name, "parent": "above", **limit} for name in "ab"),
+            ],
+            "agents": {"count": agents},
+            "demand": [
+                {"group": name, "rate": part * rate / agents, "cost": cost}
+                for name, part, cost in zip("ab", asked, costs, strict=True)
+            ],
+        },
+        name="parts",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    least = min(result.groups[name].admitted for name in "ab")
+    assert least >= 0.38 * rate * 45

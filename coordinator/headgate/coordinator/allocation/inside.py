@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from headgate.coordinator.allocation.conditions import ROUNDING
 from headgate.coordinator.allocation.max_min import FINITE
 from headgate.coordinator.allocation.window import room_of
-from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
+from headgate.coordinator.table.one_or_many import (
+    chosen,
+    greater,
+    lesser,
+    root,
+    some,
+    total,
+)
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
@@ -43,6 +50,16 @@ OVERDRAWN_S = 0.2
 """Seconds of an even part of its rate, or of what it is due there if that is more, by
 which an agent may overdraw a group with others inside: callers there go by rates.  With
 a tenth of a second, `tree`'s worst agent gets 0.96 of its part instead of 0.98."""
+
+
+IDLE_PART = 0.5
+"""Part of a strict group's burst that counts as idle at most, if a request in each
+agent is no more."""
+
+IDLE_S = 1.0
+"""Seconds of a strict group's rate whose permits lie idle in other agents, or are on
+their way.  With none, one group that asked for eight times as much as another took 0.9
+of what both were due half of."""
 
 
 def is_parent(block: LedgerBlock, slots: Index) -> Flags:
@@ -79,8 +96,31 @@ def surplus_of(block: LedgerBlock, slots: Index | int) -> Floats:
     """
     holds = block.belief[slots] - block.aside_in_all[slots]
     holds = holds + lesser(block.unheeded[slots], 0.0)
+    holds = chosen(block.strict[slots], lesser(holds, held_by_all(block, slots)), holds)
     kept = block.margin[slots] + LATE_S * block.rate[slots]
+    strict = block.strict[slots]
+    kept = chosen(strict, greater(kept, idle_of(block, slots)), kept)
     return greater(holds - kept, 0.0)
+
+
+def held_by_all(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return ``float64[K]`` units that the permits of all present agents hold."""
+    lines = block.lines(slots)
+    present = block.weight[lines, slots] > 0.0
+    return total(chosen(present, greater(block.held[lines, slots], 0.0), 0.0))
+
+
+def idle_of(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return ``float64[K]`` units of a strict group's level that nobody can use.
+
+    They are no surplus for the groups inside it: given parts that permits don't cover,
+    whoever asks first would take what is due to others.
+    """
+    burst, agents = block.burst[slots], block.agents[slots]
+    requests = agents * block.cost[0, slots]
+    elsewhere = lesser(IDLE_S * block.rate[slots], IDLE_PART * burst)
+    elsewhere = elsewhere * (1.0 - 1.0 / agents)
+    return lesser(greater(requests, elsewhere), burst)
 
 
 def hold_inside(

@@ -21,7 +21,7 @@ single agent.  `headgate.coordinator.allocation.window` says what a_i is.
     θ:  Σ min(d_j, w_j·θ) = Q'      ρ_j = min(d_j, w_j·θ)
 
 so a surplus or debt is worked off over H; groups inside a strict one share Q and what
-its level holds beyond what lies idle (`STRICT_KEPT_PART`).  The loop sees its own
+its level holds beyond what lies idle (`idle_of`).  The loop sees its own
 effect one lag later.  A first-order loop with delay does not overshoot up to lag/H =
 1/e and rings beyond; 4·lag keeps it at ¼.  An agent that makes fewer than
 `AT_ONCE_COSTS` requests within T', the time for which its row may go unreported,
@@ -47,7 +47,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.agreement import agree
 from headgate.coordinator.allocation.conditions import NEAR, ROUNDING, Asked
-from headgate.coordinator.allocation.inside import is_parent
+from headgate.coordinator.allocation.inside import held_by_all, idle_of, is_parent
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import demand_told
 from headgate.coordinator.allocation.turns import take_turns
@@ -87,11 +87,6 @@ exceed a quota whose burst is a second, if heartbeats are 5 s apart."""
 HEAVY_MARGIN_PART = 0.07
 """The same where all agents want at least twice what they get: what they admit follows
 from their shares, so chance plays no part in it."""
-
-STRICT_KEPT_PART = 0.5
-"""Most of a strict group's burst that is no surplus for groups inside it: up to a
-request lies idle in each process.  Otherwise they would be given parts that nobody
-can use, and whoever comes first would take what is due to others."""
 
 HORIZON_BURSTS = 2.0
 """H as a multiple of the time that refills the burst: a small burst is steered
@@ -252,9 +247,9 @@ def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> N
     available = rate + (common - block.margin[slots]) / block.horizon[slots]
     if some(strict):
         # Permits know of no level, but groups inside a strict one go by it.
-        idle = block.agents[slots] * block.cost[0, slots]
-        kept = lesser(idle, STRICT_KEPT_PART * block.burst[slots])
-        surplus = chosen(is_parent(block, slots), greater(common - kept, 0.0), 0.0)
+        holds = lesser(common, held_by_all(block, slots))
+        surplus = greater(holds - idle_of(block, slots), 0.0)
+        surplus = chosen(is_parent(block, slots), surplus, 0.0)
         available = chosen(strict, rate + surplus / block.horizon[slots], available)
     available = lesser(available, block.parent_cap[slots]) - block.reserved[slots]
     available = chosen(rate > 0.0, greater(available, 0.0), 0.0)

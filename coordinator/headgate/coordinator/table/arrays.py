@@ -87,7 +87,7 @@ class LedgerBlock:
     demand: Floats = _cell("units/s: λ as reported, uncapped; own: newest")
     admitted: Floats = _cell("units: last counter heard; NaN: the next is a baseline")
     refused: Floats = _cell("units: last counter heard")
-    held: Floats = _cell("units: may be admitted unreported, for people")
+    held: Floats = _cell("units: may be admitted there now, as told last")
     cost: Floats = _cell("units: c, mean of one request, > 0", fill=1.0)
     subjects: Numbers = _cell("limiters in use there", np.int32)
     reported_at: Floats = _cell("s: when the row held")
@@ -229,7 +229,7 @@ class LedgerBlock:
             shape = (0,) if declared.axes == "G" else (self.width, 0)
             setattr(self, name, np.zeros(shape, dtype=declared.kind))
 
-    def lines(self, slots: Index) -> slice:
+    def lines(self, slots: Index | int) -> slice:
         """Return how many rows some ledgers use; all rows below are empty."""
         used = self.used[slots]
         return slice(0, int(used if used.ndim == 0 else np.maximum.reduce(used)))
