@@ -96,26 +96,28 @@ def surplus_of(block: LedgerBlock, slots: Index | int) -> Floats:
     """
     holds = block.belief[slots] - block.aside_in_all[slots]
     holds = holds + lesser(block.unheeded[slots], 0.0)
-    holds = chosen(block.strict[slots], lesser(holds, held_by_all(block, slots)), holds)
     kept = block.margin[slots] + LATE_S * block.rate[slots]
-    strict = block.strict[slots]
-    kept = chosen(strict, greater(kept, idle_of(block, slots)), kept)
-    return greater(holds - kept, 0.0)
+    spare = greater(holds - kept, 0.0)
+    return chosen(block.strict[slots], surplus_held(block, slots, holds, kept), spare)
 
 
-def held_by_all(block: LedgerBlock, slots: Index | int) -> Floats:
-    """Return ``float64[K]`` units that the permits of all present agents hold."""
+def surplus_held(
+    block: LedgerBlock, slots: Index | int, level: Floats, kept: Floats | float = 0.0
+) -> Floats:
+    """Return ``float64[K]`` units of a strict group's `level` that permits cover.
+
+    Of what all present agents hold, more than what lies idle, or is `kept`.  Given
+    parts that permits don't cover, whoever asks first would take what others are due.
+    """
     lines = block.lines(slots)
     present = block.weight[lines, slots] > 0.0
-    return total(chosen(present, greater(block.held[lines, slots], 0.0), 0.0))
+    held = total(chosen(present, greater(block.held[lines, slots], 0.0), 0.0))
+    kept = greater(kept, idle_of(block, slots))
+    return greater(lesser(level, held) - kept, 0.0)
 
 
 def idle_of(block: LedgerBlock, slots: Index | int) -> Floats:
-    """Return ``float64[K]`` units of a strict group's level that nobody can use.
-
-    They are no surplus for the groups inside it: given parts that permits don't cover,
-    whoever asks first would take what is due to others.
-    """
+    """Return ``float64[K]`` units of a strict group's permits that nobody can use."""
     burst, agents = block.burst[slots], block.agents[slots]
     requests = agents * block.cost[0, slots]
     elsewhere = lesser(IDLE_S * block.rate[slots], IDLE_PART * burst)

@@ -21,12 +21,11 @@ single agent.  `headgate.coordinator.allocation.window` says what a_i is.
     θ:  Σ min(d_j, w_j·θ) = Q'      ρ_j = min(d_j, w_j·θ)
 
 so a surplus or debt is worked off over H; groups inside a strict one share Q and what
-its level holds beyond what lies idle (`idle_of`).  The loop sees its own
-effect one lag later.  A first-order loop with delay does not overshoot up to lag/H =
-1/e and rings beyond; 4·lag keeps it at ¼.  An agent that makes fewer than
-`AT_ONCE_COSTS` requests within T', the time for which its row may go unreported,
-reports each admission *at once*: silence then means that there was none, and nothing is
-extrapolated.
+its permits hold beyond what lies idle (`surplus_held`).  The loop sees its own effect
+one lag later.  A first-order loop with delay does not overshoot up to lag/H = 1/e and
+rings beyond; 4·lag keeps it at ¼.  An agent that makes fewer than `AT_ONCE_COSTS`
+requests within T', the time for which its row may go unreported, reports each admission
+*at once*: silence then means that there was none, and nothing is extrapolated.
 
 **The margin** m = min(0.18·room, √(Σ c_j·ρ_j·(lag + T'/(1−loss)²))), summed over the
 agents that are extrapolated, is 2.5 sigma of what Poisson arrivals admit unseen: the
@@ -47,7 +46,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.agreement import agree
 from headgate.coordinator.allocation.conditions import NEAR, ROUNDING, Asked
-from headgate.coordinator.allocation.inside import held_by_all, idle_of, is_parent
+from headgate.coordinator.allocation.inside import is_parent, surplus_held
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import demand_told
 from headgate.coordinator.allocation.turns import take_turns
@@ -247,8 +246,7 @@ def _expect(block: LedgerBlock, slots: Index, asked: Asked, common: Floats) -> N
     available = rate + (common - block.margin[slots]) / block.horizon[slots]
     if some(strict):
         # Permits know of no level, but groups inside a strict one go by it.
-        holds = lesser(common, held_by_all(block, slots))
-        surplus = greater(holds - idle_of(block, slots), 0.0)
+        surplus = surplus_held(block, slots, common)
         surplus = chosen(is_parent(block, slots), surplus, 0.0)
         available = chosen(strict, rate + surplus / block.horizon[slots], available)
     available = lesser(available, block.parent_cap[slots]) - block.reserved[slots]
