@@ -4,7 +4,9 @@
 what was admitted as a part of what may pass (what was asked for, or rate · time +
 burst if that is less) in the first second and in the whole run, the same for a strict
 group with all of that demand and nobody inside it, and by how many units the group was
-over: none, if that is 0.  It takes some ten minutes of a core.
+over: none, if that is 0.  Then, for two balanced groups inside that ask unevenly, what
+each got of the rate in the last two thirds of a run: half is due to each that asks for
+it.  It takes some twenty minutes of a core.
 """
 
 from __future__ import annotations
@@ -63,8 +65,46 @@ CASES = (
 )
 
 
+class Uneven(NamedTuple):
+    """Two groups inside a strict one that ask for different amounts.
+
+    Attributes:
+        agents: How many; each asks for as much.
+        rate: Units/s of the strict group; those inside may have ten times as much.
+        burst: Units of it; of those inside ten times as many.
+        costs: Units of a request in each group inside.
+        asked: Demand of each, as a multiple of the rate.
+        crashes: One agent does, a third into the run.
+    """
+
+    agents: int
+    rate: float
+    burst: float
+    costs: tuple[float, float]
+    asked: tuple[float, float]
+    crashes: bool = False
+
+
+UNEVEN = (
+    Uneven(3, 100, 100, (1, 1), (0.5, 4)),
+    Uneven(3, 100, 100, (1, 1), (0.5, 4), crashes=True),
+    Uneven(1, 20, 10, (8, 1), (2, 2)),
+    Uneven(1, 200, 100, (60, 1), (0.4, 3)),
+    Uneven(3, 5, 0.5, (0.01, 0.01), (1, 1)),
+)
+UNEVEN_S = 45.0
+
+
 def main() -> None:
-    """Print the table."""
+    """Print both tables."""
+    for uneven in UNEVEN:
+        got = [parts_of(uneven, seed) for seed in (1, 2)]
+        print(
+            f"{uneven.agents} agents, burst {uneven.burst:g}, costs {uneven.costs}, "
+            f"asking for {uneven.asked}{', one crashes' * uneven.crashes}: "
+            + "; ".join(f"{a:.2f} and {b:.2f}" for a, b in got),
+            flush=True,
+        )
     for case in CASES:
         found = [measured(case, seed) for seed in (1, 2)]
         flat = [measured(case._replace(modes=(), own=True), seed) for seed in (1, 2)]
@@ -79,6 +119,39 @@ def main() -> None:
             f"(nobody inside {alone}); over by {over:.1f}",
             flush=True,
         )
+
+
+def parts_of(uneven: Uneven, seed: int) -> tuple[float, float]:
+    """Return what each group inside was admitted, as a part of the rate."""
+    inside = {"rate": 10 * uneven.rate, "burst": 10 * uneven.burst}
+    tables: dict[str, object] = {
+        "seconds": UNEVEN_S,
+        "group": [
+            {
+                "name": "around",
+                "rate": uneven.rate,
+                "burst": uneven.burst,
+                "mode": "strict",
+            },
+            *({"name": name, "parent": "around", **inside} for name in "ab"),
+        ],
+        "agents": {"count": uneven.agents},
+        "demand": [
+            {"group": name, "rate": part * uneven.rate / uneven.agents, "cost": cost}
+            for name, part, cost in zip("ab", uneven.asked, uneven.costs, strict=True)
+        ],
+    }
+    from_s = UNEVEN_S / 3
+    if uneven.crashes:
+        tables["fault"] = [{"kind": "crash", "from": from_s, "agents": [0]}]
+    scenario = parse_scenario(tables, name="uneven")
+    _, run = simulate(scenario, seed=seed)
+    a, b = (
+        sum(float(units[time_s >= from_s].sum()) for time_s, units in group)
+        / (uneven.rate * (UNEVEN_S - from_s))
+        for group in run.admitted[1:]
+    )
+    return a, b
 
 
 def measured(case: Case, seed: int) -> tuple[float, float, float]:

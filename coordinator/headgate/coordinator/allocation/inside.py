@@ -58,7 +58,7 @@ agent is no more."""
 
 IDLE_S = 1.0
 """Seconds of a strict group's rate whose permits lie idle in other agents, or are on
-their way.  With none, one group that asked for eight times as much as another took 0.9
+their way.  With none, one group that asked for eight times as much as another took most
 of what both were due half of."""
 
 
