@@ -187,12 +187,17 @@ class Bucket(Level):
         self.sampled += 1
 
     def give_back(self, cost: float) -> None:
-        """Take back a charge, or a part of one, as if it had never been made."""
-        self._take_back(cost)
-        if self.above is not None:
-            self.above.give_back(cost)
+        """Take back a charge made just now, or a part of it, here and above."""
+        for each in self.path():
+            each.take_back(cost)
 
-    def _take_back(self, cost: float) -> None:
+    def path(self) -> list[BucketAbove]:
+        """Return this bucket and those above that a charge takes from now."""
+        above = self.above
+        return [self] if above is None else [self, *above.path()]
+
+    def take_back(self, cost: float) -> None:
+        """Take back what this bucket was charged, as if it had never been."""
         # No call, no backward jump.
         self.moved[self.place] = 1
         self.folded -= cost
@@ -271,7 +276,7 @@ class Bucket(Level):
         """Let the bucket above admit as well, or take back what was just charged."""
         delay_s = above.try_acquire_at(now, cost)
         if delay_s > 0.0:
-            self._take_back(cost)
+            self.take_back(cost)
             self.refused += cost if cost < self.most_counted else self.most_counted
         return delay_s
 

@@ -74,8 +74,12 @@ class BucketAbove(Protocol):
         """Charge whatever the level."""
         ...
 
-    def give_back(self, cost: float) -> None:
-        """Take back a charge."""
+    def path(self) -> list[BucketAbove]:
+        """Return it and those above."""
+        ...
+
+    def take_back(self, cost: float) -> None:
+        """Take back a charge of this bucket alone."""
         ...
 
     def delay_at(self, now: float, cost: float) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.chain import Taken
     from headgate.agent.bucket.costs import Number
+    from headgate.agent.bucket.level import BucketAbove
     from headgate.agent.ports import ChargeableLimiter, Returnable, WaitingLine
 
 MOST_OPEN_S = 60.0
@@ -92,6 +93,7 @@ class Reservation:
         "_limiter",
         "_lock",
         "_open_s",
+        "_paths",
         "_queue",
         "_state_lock",
         "_wait_s",
@@ -142,16 +144,20 @@ class Reservation:
         self._queue = queue
         self._wait_s = wait_s
         self.taken: Taken = {}
+        self._paths: dict[str, list[BucketAbove]] = {}
 
     def began(self, decision: Decision) -> None:
         """Keep an attempt that was admitted just now, and charged `taken`, or refused.
 
-        Limits that change afterwards don't change where the charge is corrected.
+        Limits that change afterwards don't change where a charge is given back.
         """
         self.decision = decision
         self.state = "open" if decision else "refused"
         self.due_s = self._clock() + self._open_s
         if self.state == "open":
+            for dimension, buckets in self.taken.items():
+                paths = [each for bucket in buckets for each in bucket.path()]
+                self._paths[dimension] = paths
             self._keep_open(self)
 
     def __bool__(self) -> bool:
@@ -283,10 +289,12 @@ class Reservation:
         now = self._clock()
         with self._lock or nullcontext():
             for dimension, units in more.items():
-                for bucket in self.taken.get(dimension, ()):
-                    if units < 0.0:
-                        bucket.give_back(-units)
-                    elif units > 0.0:
+                if units < 0.0:
+                    # A strict group that is above by now may not have been charged.
+                    for each in self._paths.get(dimension, ()):
+                        each.take_back(-units)
+                elif units > 0.0:
+                    for bucket in self.taken.get(dimension, ()):
                         bucket.charge_at(now, units)
 
 

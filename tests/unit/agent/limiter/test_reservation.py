@@ -13,7 +13,7 @@ from tests.unit.agent.making import TOKENS, Clock, configuration, group, make
 
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate, Reservation
-from headgate.coordinator.config.configuration import Group
+from headgate.coordinator.config.configuration import Group, Limit
 
 if TYPE_CHECKING:
     from headgate.agent.enforcement.enforcer import Enforcer
@@ -378,3 +378,35 @@ def test_a_wait_that_ends_in_a_refusal_says_that_it_was_the_deadline() -> None:
     assert refused.value.decision.reason == "deadline"
     assert refused.value.decision.delay_s > 0.0
     assert enforcer.metrics()["waiting"] == 0
+
+
+@pytest.mark.parametrize("change", ["moved", "strict", "none"])
+def test_a_strict_group_gets_back_only_what_was_taken_from_it(change: str) -> None:
+    """Not what was reserved before its group came inside, or before it was strict."""
+    limit = Limit(dimension="tokens", rate=100.0, burst=100.0)
+    around = Group(id=2, name="around", limits=(limit,), mode="strict")
+    before = replace(around, mode="balanced") if change == "strict" else around
+    # Its own bucket refuses nothing here.
+    gold = Group(id=1, name="gold", limits=(replace(limit, rate=1e4, burst=1e4),))
+    inside = replace(gold, parent=2)
+    begun = gold if change == "moved" else inside
+    enforcer, clock = make(before, begun, acme=1, bee=2)
+    user, other = enforcer.limiter(tenant="acme"), enforcer.limiter(tenant="bee")
+
+    def fill() -> None:
+        for local in enforcer.locals():
+            for bucket in filter(None, (local.bucket, local.allowance)):
+                rate, burst = local.limit.rate / 100, local.limit.burst
+                bucket.set_rate_at(clock.now, rate=rate, capacity=burst, credit=burst)
+
+    fill()
+    reservation = user.reserve(tokens=60)
+    assert reservation
+    enforcer.configure(configuration(around, inside, acme=1, bee=2), clock.now)
+    if change != "none":
+        fill()
+    left = 40 if change == "none" else 100
+    assert other.try_acquire(tokens=left)
+    assert not other.try_acquire(tokens=1)
+    reservation.cancel()
+    assert bool(user.try_acquire(tokens=60)) is (change == "none")
